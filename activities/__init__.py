@@ -1,0 +1,1 @@
+"""The steps of the runbook, one module each: each does one thing and can be run twice without harm."""

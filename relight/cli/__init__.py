@@ -1,0 +1,1 @@
+"""The `relight` command, one module for each group of commands."""

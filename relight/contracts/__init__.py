@@ -1,0 +1,51 @@
+"""What travels between rooms: frozen pydantic models, ids and search attributes. No I/O, no clock.
+
+Unknown fields are ignored and new fields have defaults, so that an old sensor and a new worker, or the
+other way round, keep understanding each other.
+"""
+
+from relight.contracts.anomaly import (
+    Anomaly,
+    Cause,
+    Diagnosis,
+    Evidence,
+    Progress,
+    Role,
+    Source,
+    Suspect,
+    Symptom,
+)
+from relight.contracts.base import CleanText, Model, UtcDatetime, clean_text
+from relight.contracts.job import Attempt, JobInfo, JobState, Mode, NodeInfo, TrainingJob
+from relight.contracts.outcome import Outcome, RecoveryOutcome, Timeline
+from relight.contracts.plan import Action, Plan, PlanStep
+from relight.contracts.policy import Policy
+
+__all__ = [
+    "Action",
+    "Anomaly",
+    "Attempt",
+    "Cause",
+    "CleanText",
+    "Diagnosis",
+    "Evidence",
+    "JobInfo",
+    "JobState",
+    "Mode",
+    "Model",
+    "NodeInfo",
+    "Outcome",
+    "Plan",
+    "PlanStep",
+    "Policy",
+    "Progress",
+    "RecoveryOutcome",
+    "Role",
+    "Source",
+    "Suspect",
+    "Symptom",
+    "Timeline",
+    "TrainingJob",
+    "UtcDatetime",
+    "clean_text",
+]

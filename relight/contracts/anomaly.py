@@ -1,0 +1,151 @@
+"""What a sensor saw (anomalies, with their evidence) and what relight makes of it (a diagnosis)."""
+
+import hashlib
+from datetime import timedelta
+from enum import StrEnum
+
+from pydantic import Field
+
+from relight.contracts.base import CleanText, Model, UtcDatetime
+from relight.contracts.job import Attempt
+
+
+class Source(StrEnum):
+    """Where evidence comes from. It decides what the evidence may be used for."""
+
+    SCHEDULER = "scheduler"
+    KERNEL = "kernel"
+    NVML = "nvml"
+    PROMETHEUS = "prometheus"
+    JOB_LOG = "job_log"
+    OPERATOR = "operator"
+
+
+class Symptom(StrEnum):
+    """What a person would see."""
+
+    CRASH = "crash"
+    HANG = "hang"
+    SLOW = "slow"
+    DEGRADED = "degraded"
+    NONE = "none"
+
+
+class Cause(StrEnum):
+    """Why it happened."""
+
+    GPU_HARDWARE = "gpu_hardware"
+    GPU_MEMORY_ECC = "gpu_memory_ecc"
+    GPU_FALLEN_OFF_BUS = "gpu_fallen_off_bus"
+    NVLINK = "nvlink"
+    NETWORK_FABRIC = "network_fabric"
+    NODE_FAILURE = "node_failure"
+    HOST_OOM = "host_oom"
+    GPU_OOM = "gpu_oom"
+    STORAGE = "storage"
+    CHECKPOINT_CORRUPT = "checkpoint_corrupt"
+    USER_CODE = "user_code"
+    NUMERICAL = "numerical"
+    SOFTWARE_ENV = "software_env"
+    PREEMPTION = "preemption"
+    TIME_LIMIT = "time_limit"
+    USER_CANCEL = "user_cancel"
+    SCHEDULER = "scheduler"
+    DATA_LOADER = "data_loader"
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+
+
+class Role(StrEnum):
+    """A root explains others; a cascade follows from one; context explains nothing by itself."""
+
+    ROOT = "root"
+    CASCADE = "cascade"
+    CONTEXT = "context"
+
+
+class Evidence(Model):
+    """One thing that was seen, and where to see it again."""
+
+    source: Source
+    observed_at: UtcDatetime
+    text: CleanText
+    node: str | None = None
+    rank: int | None = None
+    gpu: str | None = None
+    where: CleanText = ""
+    """`file:byte offset`, or the query or command that showed it."""
+    signature: str = ""
+    """Id of the catalogue signature that matched, if one did."""
+
+    @property
+    def trust(self) -> bool:
+        """It may carry a decision about a node: the job's user did not write it."""
+        return self.source is not Source.JOB_LOG
+
+
+class Suspect(Model):
+    """A node, rank or GPU that evidence points at."""
+
+    node: str | None = None
+    rank: int | None = None
+    gpu: str | None = None
+    because: CleanText = ""
+
+
+class Progress(Model):
+    """How far training has come, by its own step lines."""
+
+    step: int
+    at: UtcDatetime
+    interval: timedelta | None = None
+    """The learned time between steps; None until enough were seen."""
+    loss: float | None = None
+
+
+class Anomaly(Model):
+    """Something is wrong with an attempt. The same observation pushed twice carries the same `anomaly_id`."""
+
+    anomaly_id: str
+    attempt: Attempt
+    symptom: Symptom
+    cause: Cause = Cause.UNKNOWN
+    role: Role = Role.ROOT
+    suspects: tuple[Suspect, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    occurred_at: UtcDatetime
+    detected_at: UtcDatetime
+    count: int = Field(default=1, ge=1)
+    retryable: bool = True
+    progress: Progress | None = None
+    """The last progress before it, where known."""
+    detector: str = ""
+
+    @staticmethod
+    def make_id(attempt: Attempt, detector: str, *key: object) -> str:
+        """A stable id: the same attempt, detector and key always give the same one."""
+        text = "\x1f".join([attempt.model_dump_json(), detector, *map(str, key)])
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+class Diagnosis(Model):
+    """What relight makes of the anomalies of one incident."""
+
+    symptom: Symptom
+    cause: Cause
+    retryable: bool
+    suspects: tuple[Suspect, ...] = ()
+    confidence: float = Field(default=0.5, ge=0, le=1)
+    evidence: tuple[Evidence, ...] = ()
+    explanation: str = ""
+    anomaly_ids: tuple[str, ...] = ()
+    root_key: str = ""
+    """Names the replay-stable root (signature and place), so that the same failure is known again."""
+    occurred_at: UtcDatetime
+    detected_at: UtcDatetime
+    progress: Progress | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The suspected nodes, in order, each once."""
+        return tuple(dict.fromkeys(s.node for s in self.suspects if s.node))

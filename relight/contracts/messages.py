@@ -1,0 +1,202 @@
+"""Signals, updates and queries of the workflows, and the inputs they start with.
+
+One frozen model in, one out. `by` and `reason` travel in the payload: Temporal's own identity field is
+whatever the client says it is.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+
+from relight.contracts.anomaly import Anomaly, Cause, Diagnosis, Progress
+from relight.contracts.base import CleanText, Model, UtcDatetime
+from relight.contracts.job import Attempt, JobState, Mode, TrainingJob
+from relight.contracts.outcome import RecoveryOutcome
+from relight.contracts.plan import Plan
+
+
+class AttemptEvent(StrEnum):
+    """What a sensor tells of an attempt."""
+
+    STARTED = "started"
+    ENDED = "ended"
+    PROGRESS = "progress"
+
+
+class AttemptReport(Model):
+    """Signal `report_attempt`: a sensor tells how an attempt goes. A repeat changes nothing."""
+
+    attempt: Attempt
+    event: AttemptEvent
+    at: UtcDatetime
+    state: JobState | None = None
+    """For `ended`: how."""
+    reason: CleanText = ""
+    exit_code: int | None = None
+    nodes: tuple[str, ...] = ()
+    """For `started`: the allocation."""
+    progress: Progress | None = None
+
+
+class Decision(Model):
+    """A person's word on a plan (update `decide`, signals `approve` and `reject`)."""
+
+    approved: bool = True
+    by: CleanText = ""
+    reason: CleanText = ""
+    plan_digest: str = ""
+    """Which plan. The `decide` update needs it; in a signal, empty means the plan now shown."""
+
+
+class DecisionResult(Model):
+    """What came of a decision."""
+
+    accepted: bool
+    message: str
+    recovery_id: str = ""
+
+
+class ModeChange(Model):
+    """Signal and update `set_mode`."""
+
+    mode: Mode
+    by: CleanText = ""
+    reason: CleanText = ""
+
+
+class Note(Model):
+    """Signals `pause`, `unpause` and `unwatch`: who and why."""
+
+    by: CleanText = ""
+    reason: CleanText = ""
+
+
+class RecoveryEnded(Model):
+    """Signal `recovery_ended`, from a recovery to its monitor."""
+
+    outcome: RecoveryOutcome
+
+
+class EndReason(StrEnum):
+    """Why a monitor ended."""
+
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    STOPPED = "stopped"
+    """By policy, or because a person rejected or did not decide."""
+    UNWATCHED = "unwatched"
+    GONE = "gone"
+    """The scheduler says that it knows no such job, and accounting does not tell how it ended."""
+
+
+class RecoveryRecord(Model):
+    """One recovery in a monitor's memory."""
+
+    recovery_id: str
+    anomaly_ids: tuple[str, ...] = ()
+    started: UtcDatetime
+    lease: UtcDatetime
+    """When the monitor stops counting on the recovery to report."""
+    outcome: RecoveryOutcome | None = None
+
+
+class RetryLedger(Model):
+    """How often one root cause was retried with no step gained. Progress resets it."""
+
+    root_key: str
+    cause: Cause
+    tried: int = 0
+    step: int | None = None
+    """The furthest step when it was last counted."""
+
+
+class MonitorState(Model):
+    """Everything of a monitor that survives continue-as-new. Bounded by construction."""
+
+    seen: tuple[str, ...] = ()
+    """Ids of anomalies already taken in, oldest first."""
+    inbox: tuple[Anomaly, ...] = ()
+    settle_until: UtcDatetime | None = None
+    progress: Progress | None = None
+    paused: bool = False
+    active: tuple[RecoveryRecord, ...] = ()
+    ended_recoveries: tuple[RecoveryRecord, ...] = ()
+    ledgers: tuple[RetryLedger, ...] = ()
+    attempts: tuple[AttemptReport, ...] = ()
+    """How the latest attempts began and ended."""
+    end: EndReason | None = None
+    end_detail: str = ""
+    next_poll: UtcDatetime | None = None
+    unknown_polls: int = 0
+    signals: int = 0
+    duplicates: int = 0
+    stale: int = 0
+    missed: int = 0
+    """Faults that only the monitor's own look at the scheduler found."""
+    renewals: int = 0
+
+
+class MonitorInput(Model):
+    """Starts a `TrainingJobMonitor`."""
+
+    job: TrainingJob
+    state: MonitorState = MonitorState()
+
+
+class MonitorStatus(Model):
+    """Query `status`."""
+
+    job: TrainingJob
+    state: str
+    """watching, settling, recovering, awaiting-approval, paused, ended."""
+    progress: Progress | None = None
+    open_recoveries: tuple[str, ...] = ()
+    signals: int = 0
+    duplicates: int = 0
+    stale: int = 0
+    missed: int = 0
+    renewals: int = 0
+    end: EndReason | None = None
+    end_detail: str = ""
+
+
+class MonitorResult(Model):
+    """What a monitor returns."""
+
+    end: EndReason
+    detail: str = ""
+    recoveries: int = 0
+    signals: int = 0
+    duplicates: int = 0
+    missed: int = 0
+
+
+class RecoveryInput(Model):
+    """Starts a `RecoveryWorkflow`."""
+
+    monitor_id: str
+    job: TrainingJob
+    diagnosis: Diagnosis
+    ledgers: tuple[RetryLedger, ...] = ()
+    paused: bool = False
+
+
+class RecoveryStatus(Model):
+    """Query `status` of a recovery."""
+
+    recovery_id: str
+    state: str
+    """confirming, planning, awaiting-approval, isolating, draining, locating, resubmitting, verifying, ended."""
+    diagnosis: Diagnosis
+    plan: Plan | None = None
+    plan_digest: str = ""
+    approval_deadline: UtcDatetime | None = None
+    paused: bool = False
+    mode: Mode = Mode.OBSERVE
+    outcome: RecoveryOutcome | None = None
+    log: tuple[str, ...] = ()
+    """What was done so far, one line a step."""
+
+
+LEASE = timedelta(days=3)
+"""How long a monitor counts on an open recovery, beyond the longest wait of its policy."""

@@ -1,0 +1,77 @@
+"""How a recovery ended, and when each thing happened."""
+
+from datetime import timedelta
+from enum import StrEnum
+
+from relight.contracts.anomaly import Cause, Symptom
+from relight.contracts.base import Model, UtcDatetime
+from relight.contracts.job import Attempt
+from relight.contracts.plan import Action
+
+
+class Outcome(StrEnum):
+    """How a recovery ended."""
+
+    RESUMED = "resumed"
+    """Training passed the step it failed at."""
+    HELD = "held"
+    """The job is held, with a reason a person can read."""
+    STOPPED = "stopped"
+    """Policy says that another restart would not help."""
+    ABANDONED = "abandoned"
+    """Somebody or something else changed the job meanwhile; relight stepped back."""
+    REFUTED = "refuted"
+    """The fault was not confirmed."""
+    REJECTED = "rejected"
+    """A person said no."""
+    EXPIRED = "expired"
+    """Nobody decided in time."""
+
+
+class Timeline(Model):
+    """When each thing happened; None where it did not."""
+
+    occurred: UtcDatetime | None = None
+    detected: UtcDatetime | None = None
+    confirmed: UtcDatetime | None = None
+    approved: UtcDatetime | None = None
+    acted: UtcDatetime | None = None
+    """The scheduler accepted the first mutating command."""
+    running: UtcDatetime | None = None
+    productive: UtcDatetime | None = None
+    """Training passed the step it failed at."""
+
+
+class RecoveryOutcome(Model):
+    """The result of a `RecoveryWorkflow`."""
+
+    recovery_id: str
+    outcome: Outcome
+    reason: str = ""
+    symptom: Symptom = Symptom.NONE
+    cause: Cause = Cause.UNKNOWN
+    action: Action = Action.NONE
+    attempt: Attempt
+    """The attempt that failed."""
+    new_attempt: Attempt | None = None
+    excluded_nodes: tuple[str, ...] = ()
+    times: Timeline = Timeline()
+    lost_from_step: int | None = None
+    resumed_at_step: int | None = None
+    gpu_hours_lost: float | None = None
+    approved_by: str = ""
+    root_key: str = ""
+
+    @property
+    def steps_lost(self) -> int | None:
+        """Steps that had to be trained again."""
+        if self.lost_from_step is None or self.resumed_at_step is None:
+            return None
+        return max(0, self.lost_from_step - self.resumed_at_step)
+
+    @property
+    def downtime(self) -> timedelta | None:
+        """From the fault until training was past it."""
+        if self.times.occurred is None or self.times.productive is None:
+            return None
+        return self.times.productive - self.times.occurred

@@ -1,0 +1,225 @@
+"""Inputs and results of the runbook's activities: one pair for each step.
+
+Every input names the attempt that the step expects to find. A mutating step that finds another one touches
+nothing and says so with the error type `AttemptChanged`.
+"""
+
+from relight.contracts.anomaly import Anomaly, Diagnosis, Evidence, Progress
+from relight.contracts.base import Model, UtcDatetime
+from relight.contracts.job import Attempt, JobInfo, TrainingJob
+
+# Error types of `ApplicationError`s that activities raise. Matched as strings by Temporal's retry policies.
+NOT_YET = "NotYet"
+"""A poll whose time has not come; benign, retried until the step's deadline."""
+ATTEMPT_CHANGED = "AttemptChanged"
+"""The job is no longer in the attempt that the step expects: the recovery steps back (`abandoned`)."""
+REFUSED = "Refused"
+"""The scheduler refused for good (permission, invalid request): retrying cannot help."""
+UNREACHABLE = "SchedulerUnreachable"
+"""The scheduler did not answer; retried."""
+RESUME_FAILED = "ResumeFailed"
+"""The new attempt ended before it passed the step; details carry a `VerifyResult`."""
+TOO_FEW_NODES = "TooFewNodes"
+"""The exclusion would leave the job too few nodes to start."""
+NO_CHECKPOINT = "NoUsableCheckpoint"
+
+
+class Observation(Model):
+    """One independent source's answer while confirming a fault."""
+
+    source: str
+    verdict: str
+    """`confirms`, `refutes`, `unknown` or `not available`."""
+    text: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+class ConfirmInput(Model):
+    """Input of `confirm_fault`."""
+
+    job: TrainingJob
+    diagnosis: Diagnosis
+
+
+class ConfirmResult(Model):
+    """Result of `confirm_fault`."""
+
+    verdict: str
+    """`confirmed`, `refuted` or `inconclusive`."""
+    summary: str
+    observations: tuple[Observation, ...] = ()
+    job_info: JobInfo | None = None
+    """What the scheduler said of the job, when it could be asked."""
+    progress: Progress | None = None
+    nodes_lost: tuple[str, ...] = ()
+
+
+class IsolateInput(Model):
+    """Input of `isolate_nodes`: which nodes the job shall not run on again."""
+
+    job: TrainingJob
+    attempt: Attempt
+    nodes: tuple[str, ...]
+    recovery_id: str
+
+
+class IsolateResult(Model):
+    """Result of `isolate_nodes`."""
+
+    excluded_nodes: tuple[str, ...]
+    """The whole exclusion list of the next attempt, what the job's owner excluded included."""
+    dropped: tuple[str, ...] = ()
+    """Names that the scheduler does not know."""
+    summary: str = ""
+
+
+class DrainInput(Model):
+    """Input of `drain_job`: takes the old attempt off its nodes."""
+
+    job: TrainingJob
+    attempt: Attempt
+    recovery_id: str
+    reason: str
+    tries: int = 0
+    """How often this recovery tried before: only then can a requeued job be its own doing."""
+
+
+class DrainResult(Model):
+    """Result of `drain_job`."""
+
+    how: str
+    """`requeue-held`, `already requeue-held`, or `resubmit` where the scheduler cannot requeue this job."""
+    accepted_at: UtcDatetime | None = None
+    """When the scheduler accepted the command."""
+    attempt: Attempt
+    """The attempt the job is in now (held), or still the old one for `resubmit`."""
+    summary: str = ""
+
+
+class NodesFreeInput(Model):
+    """Input of `wait_nodes_free`, the polling half of `drain_job`."""
+
+    job: TrainingJob
+    attempt: Attempt
+    nodes: tuple[str, ...]
+
+
+class LocateInput(Model):
+    """Input of `locate_checkpoint`."""
+
+    job: TrainingJob
+
+
+class RejectedCheckpoint(Model):
+    """A checkpoint that must not be used, and why."""
+
+    name: str
+    step: int | None = None
+    state: str
+    reason: str
+
+
+class LocateResult(Model):
+    """Result of `locate_checkpoint`."""
+
+    name: str | None
+    """Newest usable checkpoint, relative to the directory; None when there is none."""
+    step: int | None = None
+    layout: str = ""
+    rejected: tuple[RejectedCheckpoint, ...] = ()
+    pointer: str | None = None
+    empty: bool = False
+    """No checkpoint at all, good or bad: the job starts from scratch."""
+    summary: str = ""
+
+
+class LogMark(Model):
+    """How far a log had been written when the job was resubmitted."""
+
+    path: str
+    inode: int
+    size: int
+    tail_hash: str = ""
+    """Hash of the bytes just before `size`: tells a truncated and rewritten file from an appended one."""
+
+
+class ResubmitInput(Model):
+    """Input of `resubmit`."""
+
+    job: TrainingJob
+    attempt: Attempt
+    """The held attempt."""
+    failed_attempt: Attempt
+    how: str
+    excluded_nodes: tuple[str, ...] = ()
+    recovery_id: str
+    tries: int = 0
+
+
+class ResubmitResult(Model):
+    """Result of `resubmit`."""
+
+    attempt: Attempt
+    accepted_at: UtcDatetime | None = None
+    log_marks: tuple[LogMark, ...] = ()
+    summary: str = ""
+
+
+class VerifyInput(Model):
+    """Input of `verify_running` and `verify_resume`."""
+
+    job: TrainingJob
+    attempt: Attempt
+    excluded_nodes: tuple[str, ...] = ()
+    log_marks: tuple[LogMark, ...] = ()
+    failed_at: int | None = None
+    """The last step of the failed attempt; None if it never printed one (then any step proves progress)."""
+    resumable_from: int | None = None
+    """The step of the newest usable checkpoint."""
+
+
+class RunningResult(Model):
+    """Result of `verify_running`: the new attempt runs."""
+
+    attempt: Attempt
+    nodes: tuple[str, ...]
+    started_at: UtcDatetime
+    summary: str = ""
+
+
+class VerifyResult(Model):
+    """Result of `verify_resume`."""
+
+    verdict: str
+    """`resumed`, `from_scratch`, `older_checkpoint`, `ended` or `too_slow`."""
+    first_step: int | None = None
+    passed_step: int | None = None
+    at: UtcDatetime | None = None
+    """When the step that proves it was seen."""
+    summary: str = ""
+
+
+class HoldInput(Model):
+    """Input of `hold_job`: leaves the job held, with a reason a person can read."""
+
+    job: TrainingJob
+    attempt: Attempt
+    recovery_id: str
+    reason: str
+
+
+class PollInput(Model):
+    """Input of `look_at_job`, the monitor's own look at the scheduler."""
+
+    job: TrainingJob
+
+
+class PollResult(Model):
+    """Result of `look_at_job`."""
+
+    known: bool | None
+    """None: the scheduler did not answer. False: it says that it knows no such job."""
+    info: JobInfo | None = None
+    anomaly: Anomaly | None = None
+    """A fault that the look itself found."""
+    text: str = ""

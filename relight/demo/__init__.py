@@ -1,0 +1,1 @@
+"""The small training job of the demo and of the tests."""

@@ -1,0 +1,1 @@
+"""The scheduler port and its adapters."""

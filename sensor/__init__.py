@@ -1,0 +1,1 @@
+"""The sensor: reads logs and the scheduler, and reports; it decides and changes nothing."""

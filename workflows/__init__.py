@@ -1,0 +1,1 @@
+"""The workflows: they decide, and do no I/O."""
