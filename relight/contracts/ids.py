@@ -7,6 +7,9 @@ from relight.contracts.job import Attempt
 TASK_QUEUE = "relight"
 """The queue that relight's workers serve."""
 
+MONITOR_WORKFLOW = "TrainingJobMonitor"
+RECOVERY_WORKFLOW = "RecoveryWorkflow"
+
 
 def monitor_id(attempt: Attempt) -> str:
     """Id of the monitor of the job whose *first watched* attempt this is."""

@@ -186,7 +186,8 @@ class RecoveryStatus(Model):
 
     recovery_id: str
     state: str
-    """confirming, planning, awaiting-approval, isolating, draining, locating, resubmitting, verifying, ended."""
+    """confirming, planning, awaiting-approval, isolating, draining, locating, resubmitting, verifying, ended.
+    """
     diagnosis: Diagnosis
     plan: Plan | None = None
     plan_digest: str = ""

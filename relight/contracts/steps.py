@@ -82,13 +82,17 @@ class DrainInput(Model):
     reason: str
     tries: int = 0
     """How often this recovery tried before: only then can a requeued job be its own doing."""
+    adopt: bool = False
+    """The scheduler may have requeued the job by itself (node failure): take that attempt over, if it is
+    still pending, instead of stepping back."""
 
 
 class DrainResult(Model):
     """Result of `drain_job`."""
 
     how: str
-    """`requeue-held`, `already requeue-held`, or `resubmit` where the scheduler cannot requeue this job."""
+    """`requeue-held`, `already requeue-held`, `adopted` (the scheduler had requeued it; now held), `running`
+    (adopted too late: it already runs again), or `resubmit` where the scheduler cannot requeue this job."""
     accepted_at: UtcDatetime | None = None
     """When the scheduler accepted the command."""
     attempt: Attempt
