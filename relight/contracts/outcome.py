@@ -15,7 +15,7 @@ class Outcome(StrEnum):
     RESUMED = "resumed"
     """Training passed the step it failed at."""
     FAILED_AGAIN = "failed_again"
-    """The job was restarted, but the new attempt ended or did not pass the step; a next recovery may follow."""
+    """Restarted, but the new attempt ended or did not pass the step; a next recovery may follow."""
     HELD = "held"
     """The job is held, with a reason a person can read."""
     STOPPED = "stopped"
