@@ -44,4 +44,6 @@ CleanText = Annotated[str, AfterValidator(clean_text)]
 class Model(BaseModel):
     """Frozen; unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_timedelta="iso8601")
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", ser_json_timedelta="iso8601", ser_json_inf_nan="strings"
+    )

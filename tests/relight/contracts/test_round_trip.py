@@ -1,0 +1,76 @@
+"""Every contract survives JSON, in any values, and ignores what a newer version added."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from relight.contracts import (
+    Anomaly,
+    Attempt,
+    Diagnosis,
+    Evidence,
+    JobInfo,
+    Model,
+    NodeInfo,
+    Plan,
+    Policy,
+    Progress,
+    RecoveryOutcome,
+    TrainingJob,
+    messages,
+    steps,
+)
+
+UTC_TIMES = st.datetimes(timezones=st.just(UTC))
+
+
+def _contracts() -> list[type[Model]]:
+    found = {
+        Anomaly, Attempt, Diagnosis, Evidence, JobInfo, NodeInfo, Plan, Policy, RecoveryOutcome, TrainingJob,
+    }  # fmt: skip
+    for module in (messages, steps):
+        found |= {
+            x
+            for x in vars(module).values()
+            if isinstance(x, type) and issubclass(x, Model) and x is not Model
+        }
+    return sorted(found, key=lambda c: c.__name__)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _strategies() -> None:
+    st.register_type_strategy(datetime, UTC_TIMES)
+    st.register_type_strategy(str, st.text(max_size=40))
+    st.register_type_strategy(float, st.floats(allow_nan=False))
+
+
+@pytest.mark.parametrize("contract", _contracts(), ids=lambda c: c.__name__)
+def test_json_round_trip(contract: type[Model]) -> None:
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.from_type(contract))
+    def check(value: Model) -> None:
+        text = value.model_dump_json()
+        again = contract.model_validate_json(text)
+        assert again == value
+        newer = json.loads(text) | {"a_field_of_a_later_version": 1}
+        assert contract.model_validate_json(json.dumps(newer)) == value
+
+    check()
+
+
+@pytest.mark.parametrize("contract", _contracts(), ids=lambda c: c.__name__)
+def test_is_frozen_and_documented(contract: type[Model]) -> None:
+    assert contract.model_config["frozen"]
+    assert contract.__doc__
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf"), 1.5])
+def test_a_loss_that_is_no_number_travels(loss: float) -> None:
+    progress = Progress(step=1, at=datetime(2026, 1, 1, tzinfo=UTC), loss=loss)
+    encoded = pydantic_data_converter.payload_converter.to_payloads([progress])
+    (again,) = pydantic_data_converter.payload_converter.from_payloads(encoded, [Progress])
+    assert repr(again.loss) == repr(loss)
