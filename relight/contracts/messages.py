@@ -7,7 +7,7 @@ whatever the client says it is.
 from datetime import timedelta
 from enum import StrEnum
 
-from relight.contracts.anomaly import Anomaly, Cause, Diagnosis, Progress
+from relight.contracts.anomaly import Anomaly, Cause, Diagnosis, Progress, Symptom
 from relight.contracts.base import CleanText, Model, UtcDatetime
 from relight.contracts.job import Attempt, JobState, Mode, TrainingJob
 from relight.contracts.outcome import RecoveryOutcome
@@ -76,6 +76,14 @@ class RecoveryEnded(Model):
     outcome: RecoveryOutcome
 
 
+class RecoveryNews(Model):
+    """Signal `recovery_news`, from a recovery to its monitor: it waits for a person, or no longer does."""
+
+    recovery_id: str
+    state: str
+    """As `RecoveryStatus.state`."""
+
+
 class EndReason(StrEnum):
     """Why a monitor ended."""
 
@@ -98,6 +106,12 @@ class RecoveryRecord(Model):
     lease: UtcDatetime
     """When the monitor stops counting on the recovery to report."""
     outcome: RecoveryOutcome | None = None
+    """None while it is open, and for good when it was lost: terminated, or silent beyond its lease."""
+    attempt: Attempt | None = None
+    """The attempt that failed."""
+    symptom: Symptom = Symptom.NONE
+    state: str = ""
+    """The last news of it."""
 
 
 class RetryLedger(Model):
@@ -134,6 +148,18 @@ class MonitorState(Model):
     missed: int = 0
     """Faults that only the monitor's own look at the scheduler found."""
     renewals: int = 0
+    malformed: int = 0
+    """Signals whose payload could not be read."""
+    overflow: int = 0
+    """Anomalies beyond what one diagnosis can take; counted, then dropped."""
+    lost: int = 0
+    """Recoveries that never reported their end."""
+    recoveries: int = 0
+    """Recoveries started over the monitor's life."""
+    furthest_step: int | None = None
+    """The furthest step of any attempt."""
+    snapshot_saved: bool = False
+    """What it takes to submit the job again has been saved."""
 
 
 class MonitorInput(Model):
@@ -156,6 +182,9 @@ class MonitorStatus(Model):
     stale: int = 0
     missed: int = 0
     renewals: int = 0
+    malformed: int = 0
+    lost: int = 0
+    recoveries: int = 0
     end: EndReason | None = None
     end_detail: str = ""
 
@@ -177,6 +206,8 @@ class RecoveryInput(Model):
     monitor_id: str
     job: TrainingJob
     diagnosis: Diagnosis
+    anomalies: tuple[Anomaly, ...] = ()
+    """What the diagnosis was made from, so that late evidence can be weighed with it."""
     ledgers: tuple[RetryLedger, ...] = ()
     paused: bool = False
 
@@ -197,6 +228,7 @@ class RecoveryStatus(Model):
     outcome: RecoveryOutcome | None = None
     log: tuple[str, ...] = ()
     """What was done so far, one line a step."""
+    approved_by: str = ""
 
 
 LEASE = timedelta(days=3)

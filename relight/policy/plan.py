@@ -1,0 +1,174 @@
+"""From a confirmed diagnosis to a plan: what to do, in which steps, and whether a person must agree."""
+
+from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Symptom, TrainingJob
+from relight.contracts.messages import RetryLedger
+from relight.contracts.steps import ConfirmResult, LocateResult
+from relight.policy.ledger import spent
+
+NODE_CAUSES = frozenset(
+    {
+        Cause.GPU_HARDWARE,
+        Cause.GPU_MEMORY_ECC,
+        Cause.GPU_FALLEN_OFF_BUS,
+        Cause.NVLINK,
+        Cause.NETWORK_FABRIC,
+        Cause.NODE_FAILURE,
+    }
+)
+"""The node is at fault, so the next attempt should run elsewhere."""
+
+NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
+"""Somebody wanted the end, or the scheduler itself brings the job back."""
+
+MAX_NAMED = 8
+
+
+def nothing_to_recover(diagnosis: Diagnosis) -> bool:
+    """There is no fault that a recovery could repair."""
+    return diagnosis.symptom is Symptom.NONE or diagnosis.cause in NOTHING_TO_RECOVER
+
+
+def nodes_to_exclude(job: TrainingJob, diagnosis: Diagnosis, confirmation: ConfirmResult) -> tuple[str, ...]:
+    """The nodes that the next attempt shall not run on: lost ones, and suspects where a node is at fault.
+
+    Suspicion that falls on more than half of several nodes names no culprit: it is the echo of one fault.
+    """
+    suspects = diagnosis.nodes if diagnosis.cause in NODE_CAUSES else ()
+    if len(suspects) > 1 and 2 * len(suspects) > len(job.nodes):
+        suspects = ()
+    return tuple(sorted({*suspects, *confirmation.nodes_lost}))
+
+
+def make_plan(
+    job: TrainingJob,
+    diagnosis: Diagnosis,
+    confirmation: ConfirmResult,
+    ledgers: tuple[RetryLedger, ...],
+    mode: Mode,
+    checkpoint: LocateResult | None = None,
+    *,
+    cannot_exclude: str = "",
+) -> Plan:
+    """Decides what to do. Pure: the same arguments always give the same plan, and so the same digest.
+
+    Args:
+        job: the job, in the attempt that failed.
+        diagnosis: what is wrong.
+        confirmation: what independent sources said of it.
+        ledgers: earlier restarts.
+        mode: what relight may do by itself now.
+        checkpoint: where training would resume; None when that could not be found out.
+        cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
+    """
+    what = f"{diagnosis.symptom.value}, cause {diagnosis.cause.value}"
+    if nothing_to_recover(diagnosis):
+        return Plan(action=Action.NONE, because=f"{what}: nothing to recover")
+    if not diagnosis.retryable:
+        return Plan(action=Action.STOP, because=f"{what}: a restart would fail in the same way")
+    if reason := spent(ledgers, job.policy, diagnosis):
+        return Plan(action=Action.STOP, because=f"retry budget used up: {reason}")
+
+    excluded = () if cannot_exclude else nodes_to_exclude(job, diagnosis, confirmation)
+    if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED} and not excluded:
+        return Plan(action=Action.NONE, because=f"{what}: no node to move away from; training goes on")
+
+    approval: list[str] = []
+    if mode is Mode.OBSERVE:
+        approval.append("observe mode: relight changes nothing by itself")
+    if confirmation.verdict != "confirmed":
+        approval.append(f"the fault is not confirmed by a second source ({confirmation.summary})")
+    if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED}:
+        approval.append("training still goes on: a restart gives up running work")
+    if cannot_exclude:
+        approval.append(f"the suspected nodes cannot be excluded ({cannot_exclude})")
+    if checkpoint is None:
+        approval.append("the checkpoints could not be looked at")
+
+    if checkpoint is not None and checkpoint.name is None and not checkpoint.empty:
+        return Plan(
+            action=Action.STOP,
+            steps=(_drain_step(job), _hold_step(job)),
+            needs_approval_because=tuple(approval),
+            because=f"{what}; no checkpoint can be used: {checkpoint.summary}",
+        )
+    return Plan(
+        action=_action(diagnosis, excluded),
+        steps=_restart_steps(job, excluded, checkpoint, diagnosis),
+        excluded_nodes=excluded,
+        checkpoint=checkpoint.name if checkpoint else None,
+        checkpoint_step=checkpoint.step if checkpoint else None,
+        needs_approval_because=tuple(approval),
+        because=f"{what}: {diagnosis.explanation}" if diagnosis.explanation else what,
+    )
+
+
+def _action(diagnosis: Diagnosis, excluded: tuple[str, ...]) -> Action:
+    if excluded:
+        return Action.RESTART_EXCLUDE_NODE
+    if diagnosis.cause is Cause.CHECKPOINT_CORRUPT:
+        return Action.RESTART_PREVIOUS_CHECKPOINT
+    return Action.RESTART
+
+
+def _restart_steps(
+    job: TrainingJob, excluded: tuple[str, ...], checkpoint: LocateResult | None, diagnosis: Diagnosis
+) -> tuple[PlanStep, ...]:
+    """The runbook of a restart. `isolate_nodes` only checks and merges: `resubmit` applies the exclusion."""
+    steps = []
+    if excluded:
+        steps.append(PlanStep(name="isolate_nodes", does=f"keep the job off {names(excluded)}"))
+    steps += [
+        _drain_step(job),
+        PlanStep(name="wait_nodes_free", does="wait until no process of the old attempt is left"),
+        PlanStep(name="locate_checkpoint", does=_resume_point(checkpoint, diagnosis)),
+        PlanStep(name="resubmit", does=f"let job {job.attempt.job_id} start again at once", mutates=True),
+        PlanStep(name="verify_running", does="wait until it runs, on allowed nodes"),
+        PlanStep(name="verify_resume", does=_proof(diagnosis)),
+    ]
+    return tuple(steps)
+
+
+def _drain_step(job: TrainingJob) -> PlanStep:
+    on = f" on {names(job.nodes)}" if job.nodes else ""
+    return PlanStep(
+        name="drain_job",
+        does=f"end attempt {job.attempt.label}{on} and hold the job in the queue",
+        mutates=True,
+    )
+
+
+def _hold_step(job: TrainingJob) -> PlanStep:
+    return PlanStep(
+        name="hold_job",
+        does=f"leave job {job.attempt.job_id} held until a person provides a checkpoint and releases it",
+        mutates=True,
+    )
+
+
+def _resume_point(checkpoint: LocateResult | None, diagnosis: Diagnosis) -> str:
+    if checkpoint is None:
+        return "look for the newest usable checkpoint"
+    if checkpoint.name is None:
+        return f"resume without a known checkpoint: {checkpoint.summary or 'there is none'}"
+    text = f"resume from {checkpoint.name}"
+    if checkpoint.step is not None:
+        text += f" (step {checkpoint.step}"
+        if diagnosis.progress is not None:
+            text += f"; {max(0, diagnosis.progress.step - checkpoint.step)} steps to train again"
+        text += ")"
+    if checkpoint.rejected:
+        text += f"; {len(checkpoint.rejected)} newer or broken ones rejected"
+    return text
+
+
+def _proof(diagnosis: Diagnosis) -> str:
+    if diagnosis.progress is None:
+        return "wait until training prints a step"
+    return f"wait until training passes step {diagnosis.progress.step}"
+
+
+def names(nodes: tuple[str, ...]) -> str:
+    """Node names for a sentence, bounded."""
+    if len(nodes) <= MAX_NAMED:
+        return ", ".join(nodes)
+    return f"{', '.join(nodes[:MAX_NAMED])} and {len(nodes) - MAX_NAMED} more"
