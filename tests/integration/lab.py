@@ -1,7 +1,7 @@
 """The whole line in one place: a real Slurm cluster, a real Temporal server, relight's own processes.
 
-Everything runs as a user would run it: `relight worker` and `relight sensor` are processes of their own, so that
-tests can kill them; the training job is the demo's, run by `srun` under Slurm.
+Everything runs as a user would run it: `relight worker` and `relight sensor` are processes of their own, so
+that tests can kill them; the training job is the demo's, run by `srun` under Slurm.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ poll = "{poll}s"
 JOB = """#!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --open-mode=append
-srun --kill-on-bad-exit=1 --unbuffered {python} {trainer} --dir {dir} --steps {steps} --step-time {step_time} \\
-    --save-every 10 {options}
+srun --kill-on-bad-exit=1 --unbuffered {python} {trainer} --dir {dir} --steps {steps} \\
+    --step-time {step_time} --save-every 10 {options}
 """
 
 

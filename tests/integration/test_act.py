@@ -23,9 +23,10 @@ async def test_a_rank_crash_is_resumed(lab: Lab) -> None:
     assert outcome.resumed_at_step is not None
     assert outcome.resumed_at_step >= 20  # from the checkpoint, not from scratch
     times = outcome.times
-    assert times.occurred and times.detected and times.confirmed and times.acted
-    assert times.running and times.productive
-    assert times.detected <= times.acted <= times.running <= times.productive
+    order = [times.detected, times.confirmed, times.acted, times.running, times.productive]
+    assert times.occurred is not None
+    assert all(order)
+    assert order == sorted(t for t in order if t)
 
 
 async def test_a_hang_is_found_in_time_and_resumed(lab: Lab) -> None:
