@@ -1,0 +1,32 @@
+"""Exit codes of the `relight` command, and the errors that carry them."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a script can tell from `relight`'s exit status."""
+
+    OK = 0
+    FAILURE = 1
+    """It did not work, for a reason that has no code of its own."""
+    USAGE = 2
+    """Wrong arguments or settings."""
+    NO_TEMPORAL = 3
+    """Temporal does not answer."""
+    NO_SCHEDULER = 4
+    """The scheduler does not answer."""
+    NOT_FOUND = 5
+    """No such job, monitor or recovery."""
+    REFUSED = 6
+    """Refused, by a permission, by the state of things, or by the person asked."""
+    NOT_READY = 7
+    """Temporal answers, but no worker does, or the namespace is not set up for relight."""
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """A command cannot go on. The message is one sentence on what is wrong, and one on what to do."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILURE) -> None:
+        super().__init__(message)
+        self.code = code
