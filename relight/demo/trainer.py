@@ -200,10 +200,13 @@ class Faults:
 
     def _read_control(self) -> list[Fault]:
         try:
-            order = json.loads(self._control.read_text())
+            text = self._control.read_text()
             written = self._control.stat().st_mtime_ns
         except FileNotFoundError:
             return []
+        if not text.strip():  # just being written
+            return []
+        order = json.loads(text)
         rank = order.get("rank")
         return [
             make_fault(
