@@ -1,28 +1,76 @@
 """Settings: a TOML file, `RELIGHT_*` environment variables and flags, in that order of increasing precedence.
 
+The file is the first of: `--config`, `RELIGHT_CONFIG`, `./relight.toml`, `relight/relight.toml` in the user's
+configuration directory, `/etc/relight/relight.toml`. Environment variables are named after the setting, with
+`__` for the dot: `RELIGHT_SENSOR__LOG_POLL=1s`. Durations are numbers of seconds or texts such as `250ms`,
+`30s`, `5m`, `1h30m`.
+
 Temporal's address, namespace, TLS and keys are not here: they follow Temporal's own conventions
 (`temporalio.envconfig`: `TEMPORAL_ADDRESS`, profiles, ...).
 """
 
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
 from relight.contracts import Mode, Policy
 from relight.contracts.ids import TASK_QUEUE
 
+ENV_PREFIX = "RELIGHT_"
+CONFIG_VARIABLE = "RELIGHT_CONFIG"
+"""The environment variable that names the settings file."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
 
 class ConfigError(Exception):
     """The settings cannot be used. The message names the setting, its origin, and what is allowed."""
+
+
+def parse_duration(value: object) -> object:
+    """Reads `250ms`, `30s`, `5m`, `1h30m`, `2d` or a number of seconds; passes anything else on to pydantic.
+
+    Raises:
+        ValueError: a negative duration, or text that is none.
+    """
+    if isinstance(value, str):
+        text = value.strip().replace(" ", "")
+        if _DURATION.fullmatch(text):
+            parts = _DURATION_PART.findall(text)
+            value = timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+        elif re.fullmatch(r"\d+(\.\d+)?", text):
+            value = timedelta(seconds=float(text))
+        elif not text.startswith("P"):  # pydantic reads ISO 8601 itself
+            raise ValueError("not a duration; write for example 30s, 5m or 1h30m")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = timedelta(seconds=value)
+    if isinstance(value, timedelta) and value < timedelta(0):
+        raise ValueError("a duration cannot be negative")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+"""A timedelta that people can write as `30s` or `5m`."""
+Interval = Annotated[Duration, Field(gt=timedelta(0))]
+"""A duration that cannot be zero."""
 
 
 class _Section(BaseModel):
@@ -32,11 +80,11 @@ class _Section(BaseModel):
 class SensorSettings(_Section):
     """The cluster sensor."""
 
-    log_poll: timedelta = timedelta(seconds=0.25)
+    log_poll: Interval = timedelta(seconds=0.25)
     """How often log files are looked at."""
-    scheduler_poll: timedelta = timedelta(seconds=1)
+    scheduler_poll: Interval = timedelta(seconds=1)
     """How often the scheduler is asked; one request lists all watched jobs."""
-    registry_poll: timedelta = timedelta(seconds=2)
+    registry_poll: Interval = timedelta(seconds=2)
     """How often Temporal is asked which jobs are watched."""
     max_line: int = Field(default=64 * 1024, ge=256)
     """Bytes of one log line that are looked at."""
@@ -50,7 +98,7 @@ class WorkerSettings(_Section):
     metrics_address: str = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
     max_cached_workflows: int = Field(default=1000, ge=1)
-    graceful_shutdown: timedelta = timedelta(seconds=30)
+    graceful_shutdown: Duration = timedelta(seconds=30)
     """How long running activities may take to finish after a stop was asked for."""
 
 
@@ -59,7 +107,7 @@ class SlurmSettings(_Section):
 
     bin_dir: str = ""
     """Where squeue, scontrol and the others are; empty: on PATH."""
-    timeout: timedelta = timedelta(seconds=15)
+    timeout: Interval = timedelta(seconds=15)
     """The longest that one Slurm command may take."""
 
 
@@ -70,10 +118,10 @@ class LocalSettings(_Section):
 
 
 class Settings(BaseSettings):
-    """All settings of relight."""
+    """All settings of relight. `load_settings` reads them; constructed directly, no file is looked for."""
 
     model_config = SettingsConfigDict(
-        env_prefix="RELIGHT_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
     toml_file: ClassVar[Path | None] = None
 
@@ -92,6 +140,19 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     slurm: SlurmSettings = SlurmSettings()
     local: LocalSettings = LocalSettings()
+
+    @field_validator("state_dir")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _written_policies(cls, value: object) -> object:
+        """Reads durations as people write them, and refuses unknown keys (a contract would ignore them)."""
+        if not isinstance(value, Mapping):
+            return value
+        return {name: _written_policy(str(name), policy) for name, policy in value.items()}
 
     @classmethod
     def settings_customise_sources(
@@ -117,3 +178,142 @@ class Settings(BaseSettings):
             return Policy()
         known = ", ".join(sorted({"default", *self.policies}))
         raise ConfigError(f"there is no policy {name!r}; known policies: {known}")
+
+
+def _written_policy(name: str, policy: object) -> object:
+    if not isinstance(policy, Mapping):
+        return policy
+    allowed = sorted(set(Policy.model_fields) - {"name"})
+    read: dict[str, object] = {}
+    for key, value in policy.items():
+        if key not in allowed:
+            raise ValueError(f"policy {name!r} has no setting {key!r}; it may set: {', '.join(allowed)}")
+        if Policy.model_fields[key].annotation is timedelta:
+            try:
+                value = parse_duration(value)
+            except ValueError as e:
+                raise ValueError(f"{key} = {value!r} of policy {name!r}: {e}") from e
+        read[key] = value
+    return read
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One effective setting and where it comes from."""
+
+    key: str
+    """Dotted, as in the file: `sensor.log_poll`."""
+    value: Any
+    """JSON-compatible."""
+    origin: str
+    """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
+
+
+def find_config_file(explicit: Path | None = None) -> Path | None:
+    """The settings file, or None where there is none.
+
+    Raises:
+        ConfigError: a file was named, by `explicit` or by `RELIGHT_CONFIG`, that is not there.
+    """
+    named = explicit or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+    if named is not None:
+        if not named.is_file():
+            by = "--config" if explicit else CONFIG_VARIABLE
+            raise ConfigError(f"there is no settings file {named} (named by {by})")
+        return named.absolute()
+    places = (
+        Path("relight.toml").absolute(),
+        Path(platformdirs.user_config_dir("relight")) / "relight.toml",
+        Path("/etc/relight/relight.toml"),
+    )
+    return next((place for place in places if place.is_file()), None)
+
+
+def load_settings(config_file: Path | None = None, **flags: object) -> Settings:
+    """Reads the settings from file, environment and `flags` (those that are None were not given).
+
+    Raises:
+        ConfigError: the file is missing or not TOML, or a setting is unknown or not allowed.
+    """
+    file = find_config_file(config_file)
+    given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    try:
+        return _reading(file)(**given)
+    except ValidationError as e:
+        origins = _origins(file, given)
+        raise ConfigError("; ".join(_problem(error, origins) for error in e.errors())) from e
+    except SettingsError as e:
+        raise ConfigError(f"an environment variable {ENV_PREFIX}... cannot be read: {e}") from e
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"the settings file {file} is not valid TOML: {e}") from e
+    except OSError as e:
+        raise ConfigError(f"the settings file {file} cannot be read: {e.strerror or e}") from e
+
+
+def effective(settings: Settings, config_file: Path | None = None, **flags: object) -> tuple[Setting, ...]:
+    """Every setting with its value and origin; arguments as for `load_settings`."""
+    given = {key: value for key, value in flags.items() if value is not None}
+    origins = _origins(find_config_file(config_file), given)
+    values = _flat(settings.model_dump(mode="json", exclude={"policies": {"__all__": {"name"}}}), ())
+    return tuple(Setting(".".join(key), value, origins.get(key, "default")) for key, value in values.items())
+
+
+def unknown_variables() -> tuple[str, ...]:
+    """`RELIGHT_*` variables of the environment that name no setting: most likely misspelt."""
+    unknown = []
+    for variable in os.environ:
+        if not variable.upper().startswith(ENV_PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        section, _, rest = variable[len(ENV_PREFIX) :].lower().partition("__")
+        field = Settings.model_fields.get(section)
+        inner = getattr(field.annotation, "model_fields", None) if field else None
+        if field is None or (rest and inner is not None and rest not in inner):
+            unknown.append(variable)
+    return tuple(sorted(unknown))
+
+
+def _reading(file: Path | None) -> type[Settings]:
+    """Settings that read this file."""
+    return type("Settings", (Settings,), {"toml_file": file, "__module__": __name__})
+
+
+def _origins(file: Path | None, flags: Mapping[str, object]) -> dict[tuple[str, ...], str]:
+    """The origin of each setting that is not a default."""
+    reading = _reading(file)
+    origins: dict[tuple[str, ...], str] = {}
+    for key in _flat(TomlConfigSettingsSource(reading, file)(), ()):
+        origins[key] = f"file {file}"
+    for key in _flat(EnvSettingsSource(reading)(), ()):
+        origins[key] = f"environment {ENV_PREFIX}{'__'.join(key).upper()}"
+    for key in _flat(dict(flags), ()):
+        origins[key] = "flag"
+    return origins
+
+
+def _flat(tree: Mapping[str, Any], above: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
+    """The leaves of nested tables."""
+    leaves: dict[tuple[str, ...], Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            leaves.update(_flat(value, (*above, str(key))))
+        else:
+            leaves[(*above, str(key))] = value
+    return leaves
+
+
+def _problem(error: Any, origins: Mapping[tuple[str, ...], str]) -> str:
+    """One validation error in words: which setting, where it was set, what is wrong."""
+    key = tuple(str(part) for part in error["loc"])
+    origin = origins.get(key) or next(
+        (where for known, where in origins.items() if known[: len(key)] == key), "default"
+    )
+    if error["type"] == "extra_forbidden":
+        at: Any = Settings
+        for part in key[:-1]:
+            at = at.model_fields[part].annotation
+        message = f"no such setting; known: {', '.join(sorted(at.model_fields))}"
+    else:
+        message = str(error["msg"]).removeprefix("Value error, ")
+        if not isinstance(error["input"], Mapping):
+            message += f" (it is {error['input']!r})"
+    return f"setting {'.'.join(key)} ({origin}): {message}"

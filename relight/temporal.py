@@ -1,24 +1,27 @@
 """The connection to Temporal, the same for the worker, the sensor and the command."""
 
 import asyncio
+import re
 from typing import Any
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import Runtime
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 
 class TemporalUnavailable(Exception):
-    """Temporal cannot be reached. The message says where it was looked for and what to do."""
+    """Temporal cannot be used. The message says where it was looked for and what to do."""
 
 
 async def connect(*, runtime: Runtime | None = None, timeout: float = 5.0) -> Client:
     """Connects as `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS and API key settings say.
 
     Raises:
-        TemporalUnavailable: nothing answers there within `timeout` seconds, or the settings are wrong.
+        TemporalUnavailable: nothing answers there within `timeout` seconds, the namespace does not exist, or
+            the settings are wrong.
     """
     try:
         config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
@@ -27,11 +30,36 @@ async def connect(*, runtime: Runtime | None = None, timeout: float = 5.0) -> Cl
     config.setdefault("target_host", "localhost:7233")
     target = f"{config['target_host']}, namespace {config.get('namespace', 'default')}"
     try:
-        return await asyncio.wait_for(
-            Client.connect(data_converter=pydantic_data_converter, runtime=runtime, **config), timeout
-        )
+        async with asyncio.timeout(timeout):
+            client = await Client.connect(data_converter=pydantic_data_converter, runtime=runtime, **config)
+            await _check_namespace(client)
     except (RuntimeError, RPCError, TimeoutError, ValueError) as e:
         raise TemporalUnavailable(
-            f"no Temporal server answers at {target}: {e}. Start one with `relight up`, or set "
-            "TEMPORAL_ADDRESS (and TEMPORAL_NAMESPACE) to an existing one."
+            f"no Temporal server answers at {target}: {_in_short(e, timeout)}. Start one with `relight up`, or "
+            "set TEMPORAL_ADDRESS (and TEMPORAL_NAMESPACE) to an existing one."
         ) from e
+    return client
+
+
+async def _check_namespace(client: Client) -> None:
+    """Connecting does not ask for the namespace: without this, each later call would fail on it."""
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as e:
+        if e.status is RPCStatusCode.NOT_FOUND:
+            raise TemporalUnavailable(
+                f"Temporal at {client.service_client.config.target_host} has no namespace {client.namespace!r}: "
+                f"create it (`temporal operator namespace create --namespace {client.namespace}`), or set "
+                "TEMPORAL_NAMESPACE to an existing one."
+            ) from e
+        # A key may use a namespace and still not be allowed to describe it.
+        if e.status is not RPCStatusCode.PERMISSION_DENIED:
+            raise
+
+
+def _in_short(error: Exception, timeout: float) -> str:
+    """The telling part of a connection error, which is otherwise a screenful of the client library's types."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout:g} s"
+    messages = re.findall(r'message: "([^"]*)"', str(error))
+    return messages[-1] if messages else str(error)
