@@ -35,8 +35,8 @@ async def connect(*, runtime: Runtime | None = None, timeout: float = 5.0) -> Cl
             await _check_namespace(client)
     except (RuntimeError, RPCError, TimeoutError, ValueError) as e:
         raise TemporalUnavailable(
-            f"no Temporal server answers at {target}: {_in_short(e, timeout)}. Start one with `relight up`, or "
-            "set TEMPORAL_ADDRESS (and TEMPORAL_NAMESPACE) to an existing one."
+            f"no Temporal server answers at {target}: {_in_short(e, timeout)}. Start one with `relight up`, "
+            "or set TEMPORAL_ADDRESS (and TEMPORAL_NAMESPACE) to an existing one."
         ) from e
     return client
 
@@ -48,8 +48,8 @@ async def _check_namespace(client: Client) -> None:
     except RPCError as e:
         if e.status is RPCStatusCode.NOT_FOUND:
             raise TemporalUnavailable(
-                f"Temporal at {client.service_client.config.target_host} has no namespace {client.namespace!r}: "
-                f"create it (`temporal operator namespace create --namespace {client.namespace}`), or set "
+                f"Temporal at {client.service_client.config.target_host} has no namespace "
+                f"{client.namespace!r}: create it (`temporal operator namespace create --namespace {client.namespace}`), or set "
                 "TEMPORAL_NAMESPACE to an existing one."
             ) from e
         # A key may use a namespace and still not be allowed to describe it.
@@ -58,7 +58,7 @@ async def _check_namespace(client: Client) -> None:
 
 
 def _in_short(error: Exception, timeout: float) -> str:
-    """The telling part of a connection error, which is otherwise a screenful of the client library's types."""
+    """The telling part of a connection error, which is otherwise a screenful of type names."""
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout:g} s"
     messages = re.findall(r'message: "([^"]*)"', str(error))
