@@ -1,1 +1,1 @@
-"""The sensor: reads logs and the scheduler, and reports; it decides and changes nothing."""
+"""The cluster sensor: follows logs and the scheduler, and reports what it sees. It changes nothing."""

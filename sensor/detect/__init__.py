@@ -1,0 +1,1 @@
+"""Detectors: pure functions from what was seen to anomalies. Time comes in as an argument."""

@@ -1,0 +1,144 @@
+"""From the bytes of a job's log files to what they say, with the time at which each thing was seen."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from relight.diagnosis.catalogue import Catalogue
+from relight.diagnosis.findings import Event, StepLine
+from relight.diagnosis.reader import LogReader
+from sensor.follow import Chunk, Follower, Position
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Something that a log says."""
+
+    event: Event
+    at: datetime
+    """When the sensor read it; for step lines read late, spaced as their own time stamps are."""
+    historic: bool
+    """It was there when the watch began."""
+    written_by: datetime
+    """It happened no later than this."""
+
+
+@dataclass
+class Reading:
+    """What one look at a job's logs brought."""
+
+    seen: list[Seen] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+    """Of the files that were read."""
+    gone: list[str] = field(default_factory=list)
+    """Ids of files that are followed no more."""
+    troubles: dict[str, str] = field(default_factory=dict)
+    """Files that are there and cannot be read, and why."""
+    behind: bool = False
+    """There is more to read at once: silence means nothing yet."""
+    files: int = 0
+    """Files that could be looked at."""
+    bytes: int = 0
+
+
+class JobLogs:
+    """Reads the logs of one job. `look` blocks on the filesystem; one call at a time."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        patterns: Sequence[str],
+        positions: Iterable[Position] = (),
+        *,
+        fresh: bool,
+        owner: int | None = None,
+        max_line: int = 65536,
+    ) -> None:
+        """Follows these files; the other arguments are `Follower`'s and `LogReader`'s."""
+        self._catalogue = catalogue
+        self._follower = Follower(patterns, positions, fresh=fresh, owner=owner)
+        self._max_line = max_line
+        self._readers: dict[str, LogReader] = {}
+        self._resume: dict[str, int] = {}
+        self._nodes: tuple[str, ...] = ()
+        self._tasks_per_node: int | None = None
+
+    def follow(self, patterns: Sequence[str]) -> None:
+        """Changes which files are followed. What is followed already stays so while it exists."""
+        self._follower.patterns = tuple(dict.fromkeys(patterns))
+
+    def place(self, nodes: Sequence[str], tasks_per_node: int | None) -> None:
+        """Tells where the ranks run now."""
+        if (tuple(nodes), tasks_per_node) != (self._nodes, self._tasks_per_node):
+            self._nodes, self._tasks_per_node = tuple(nodes), tasks_per_node
+            self._follower.restart_readers()
+
+    def look(self, monotonic: float, now: datetime) -> Reading:
+        """Reads what is new, up to the bounds of one look."""
+        before = set(self._follower.positions)
+        look = self._follower.look(monotonic)
+        reading = Reading(troubles=look.troubles, behind=look.behind, files=look.files)
+        read: set[str] = set()
+        for chunk in look.chunks:
+            reading.bytes += len(chunk.data)
+            events = self._events(chunk)
+            reading.seen += _timed(events, chunk, now)
+            read.add(chunk.file_id)
+        after = self._follower.positions
+        reading.positions = [after[file_id] for file_id in read if file_id in after]
+        reading.gone = [file_id for file_id in before if file_id not in after]
+        for file_id in reading.gone:
+            self._readers.pop(file_id, None)
+            self._resume.pop(file_id, None)
+        return reading
+
+    def _events(self, chunk: Chunk) -> list[Event]:
+        reader = self._readers.get(chunk.file_id)
+        if chunk.ends:
+            self._readers.pop(chunk.file_id, None)
+            events = reader.flush() if reader is not None else []
+        else:
+            position = self._follower.positions.get(chunk.file_id)
+            if chunk.starts or reader is None:
+                reader = self._new_reader(chunk, position.line if position is not None else 0)
+            events = reader.feed(chunk.data)
+            if position is not None:
+                position.taken = max(position.taken, reader.consumed)
+                position.line = max(position.line, reader.line)
+        resume_at = self._resume.get(chunk.file_id, 0)
+        return [e for e in events if e.offset >= resume_at]
+
+    def _new_reader(self, chunk: Chunk, line: int) -> LogReader:
+        warm_up = chunk.data[: max(0, chunk.resume_at - chunk.offset)]
+        reader = LogReader(
+            self._catalogue,
+            chunk.path,
+            nodes=self._nodes,
+            tasks_per_node=self._tasks_per_node,
+            offset=chunk.offset,
+            line=max(0, line - warm_up.count(b"\n")),
+            max_line=self._max_line,
+        )
+        self._readers[chunk.file_id] = reader
+        self._resume[chunk.file_id] = chunk.resume_at
+        return reader
+
+
+def _timed(events: list[Event], chunk: Chunk, now: datetime) -> list[Seen]:
+    """Gives each event the time at which it was seen.
+
+    Lines that were written while nobody looked are all seen now. So that the pace can still be learned from
+    them, step lines with time stamps are spaced as those say, the last one being now: only the differences
+    of a job's own clock are trusted, never its zone.
+    """
+    written = min(now, chunk.written)
+    last = next(
+        (e.logged_at for e in reversed(events) if isinstance(e, StepLine) and e.logged_at is not None), None
+    )
+    seen = []
+    for event in events:
+        at = now
+        if chunk.late and last is not None and isinstance(event, StepLine) and event.logged_at is not None:
+            at = min(now, now - (last - event.logged_at))
+        seen.append(Seen(event, at, chunk.historic, written))
+    return seen
