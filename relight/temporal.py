@@ -49,8 +49,8 @@ async def _check_namespace(client: Client) -> None:
         if e.status is RPCStatusCode.NOT_FOUND:
             raise TemporalUnavailable(
                 f"Temporal at {client.service_client.config.target_host} has no namespace "
-                f"{client.namespace!r}: create it (`temporal operator namespace create --namespace {client.namespace}`), or set "
-                "TEMPORAL_NAMESPACE to an existing one."
+                f"{client.namespace!r}: create it (`temporal operator namespace create --namespace "
+                f"{client.namespace}`), or set TEMPORAL_NAMESPACE to an existing one."
             ) from e
         # A key may use a namespace and still not be allowed to describe it.
         if e.status is not RPCStatusCode.PERMISSION_DENIED:

@@ -1,0 +1,139 @@
+"""`relight jobs` and `relight show`: what is watched, and one job in full."""
+
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from relight.cli.exit_codes import CommandError
+from relight.cli.invocation import invocation, run_async
+from relight.cli.output import ago, clock, complain, console, duration, print_json, say
+from relight.cli.recovery_view import commands, one_line, plan_lines, timeline
+from relight.cli.shapes import JobView, RecoveryView, WatchedJob
+from relight.cli.watched import find_monitor, job_view, list_monitors, no_worker, watched_jobs
+from relight.contracts import Progress
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def jobs(
+    ctx: typer.Context,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Those watched earlier, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the watched jobs."""
+    settings = invocation(ctx).settings
+
+    async def work() -> list[WatchedJob]:
+        client = await invocation(ctx).client()
+        return await watched_jobs(client, await list_monitors(client, cluster=settings.cluster, ended=ended))
+
+    found = run_async(work())
+    if as_json:
+        print_json(found)
+    elif found:
+        console().print(_table(found))
+    else:
+        say("no job is watched: `relight watch JOB` begins")
+    if any(job.status is None for job in found):
+        complain(f"{no_worker(settings.task_queue)}; progress is unknown", "warning")
+
+
+def show(
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one job: attempt, progress, the open recovery with its plan, and past recoveries."""
+    settings = invocation(ctx).settings
+
+    async def work() -> JobView:
+        client = await invocation(ctx).client()
+        return await job_view(client, await find_monitor(client, job, settings.cluster, ended=True))
+
+    view = run_async(work())
+    if as_json:
+        print_json(view)
+    else:
+        out = console()
+        for part in _screen(view):
+            out.print(part)
+    if view.status is None:
+        silent: CommandError = no_worker(settings.task_queue)
+        complain(f"{silent}; plan and progress are unknown", "warning")
+
+
+def _table(found: list[WatchedJob]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for head in ("JOB", "RUN", "USER", "STATE", "MODE", "NODES", "STEP", "RECOVERIES", "WATCHED FOR"):
+        table.add_column(head, overflow="fold")
+    for watched in found:
+        job, status = watched.job, watched.status
+        table.add_row(
+            escape(job.attempt.label),
+            escape(job.run),
+            escape(job.user),
+            watched.state + (f" ({status.end.value})" if status and status.end else ""),
+            job.mode.value,
+            str(len(job.nodes) or "-"),
+            _step(status.progress if status else None),
+            "?" if status is None else str(status.recoveries),
+            ago(watched.started).removesuffix(" ago"),
+        )
+    return table
+
+
+def _step(progress: Progress | None) -> str:
+    return "-" if progress is None else f"{progress.step} ({ago(progress.at)})"
+
+
+def _screen(view: JobView) -> list[RenderableType]:
+    job, status = view.job, view.status
+    facts = Table.grid(padding=(0, 2))
+    nodes = ", ".join(job.nodes[:8]) + (f", ... ({len(job.nodes)})" if len(job.nodes) > 8 else "")
+    rows = [
+        (
+            "state",
+            view.state + (f" ({status.end.value}: {status.end_detail})" if status and status.end else ""),
+        ),
+        ("mode", job.mode.value),
+        ("run", f"{job.run}, user {job.user or '?'}, cluster {job.cluster}"),
+        ("attempt", f"{job.attempt.label}, submitted {clock(job.attempt.submit_time, date=True)}"),
+        ("nodes", nodes or "-"),
+        ("progress", _progress(status.progress if status else None)),
+        ("policy", job.policy.name),
+        ("checkpoints", job.checkpoint_dir or "not told (relight watch --checkpoints DIR)"),
+        ("logs", "\n".join(job.log_paths) or "-"),
+        ("monitor", view.monitor_id),
+    ]
+    for name, value in rows:
+        facts.add_row(f"[dim]{name}[/]", escape(value))
+    parts: list[RenderableType] = [f"[bold]job {escape(job.attempt.job_id)}[/]", facts]
+    for recovery in view.recoveries:
+        parts += ["", *_recovery(recovery, job.attempt.job_id)]
+    return parts
+
+
+def _progress(progress: Progress | None) -> str:
+    if progress is None:
+        return "no step seen yet"
+    every = f", one step in {duration(progress.interval)}" if progress.interval else ""
+    return f"step {progress.step}, {ago(progress.at)}{every}"
+
+
+def _recovery(recovery: RecoveryView, job_id: str) -> list[RenderableType]:
+    head = f"[bold]recovery[/] {escape(recovery.recovery_id)}, began {clock(recovery.started, date=True)}"
+    if recovery.outcome is not None:
+        return [head, f"  {one_line(recovery.outcome)}", timeline(recovery.outcome)]
+    status = recovery.status
+    if status is None:
+        return [head, "  it ended without a result" if recovery.ended else "  open; no worker tells more"]
+    paused = ", [yellow]paused[/]" if status.paused else ""
+    parts: list[RenderableType] = [head, f"  [bold]{status.state}[/]{paused}", *plan_lines(status)]
+    if status.state == "awaiting-approval":
+        parts += ["decide with one of:", *(escape(line) for line in commands(status, job_id))]
+    if status.log:
+        parts += ["so far:", *(f"  {escape(line)}" for line in status.log)]
+    return parts

@@ -1,0 +1,69 @@
+"""The command `relight`."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relight.cli import decide, look, services, settings, setup, watch
+from relight.cli.invocation import Invocation, SpeakingGroup
+
+app = typer.Typer(
+    cls=SpeakingGroup,
+    help="Keep distributed training alive: watch jobs, decide from evidence, recover, prove it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a traceback here is a bug, and wanted as it is
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command(rich_help_panel="Jobs")(watch.watch)
+app.command(rich_help_panel="Jobs")(look.jobs)
+app.command(rich_help_panel="Jobs")(look.show)
+app.command(rich_help_panel="Jobs")(decide.approve)
+app.command(rich_help_panel="Jobs")(decide.reject)
+app.command(rich_help_panel="Jobs")(watch.mode)
+app.command(rich_help_panel="Jobs")(watch.unwatch)
+app.command(rich_help_panel="Services")(services.worker)
+app.command(rich_help_panel="Services")(services.sensor)
+app.command(rich_help_panel="Services")(setup.setup)
+app.command(rich_help_panel="Services")(settings.config)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"relight {version('relight')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Settings file (else RELIGHT_CONFIG, ./relight.toml, ...)."
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="This cluster's name.", show_default="scheduler's")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="auto, slurm-cli or local.", show_default="settings")
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where relight keeps its files.", show_default="settings"),
+    ] = None,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command hold for all commands."""
+    flags = {"cluster": cluster, "scheduler": scheduler, "state_dir": state_dir}
+    ctx.obj = Invocation(config, {key: value for key, value in flags.items() if value is not None})
+
+
+def run() -> None:
+    """Entry point of the command."""
+    app(prog_name="relight")

@@ -1,0 +1,69 @@
+"""How the command writes: results on stdout, complaints on stderr, times as people read them."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.markup import escape
+
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+def console() -> Console:
+    """Standard output. Made anew for each use, so that it follows redirections."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def complain(message: str, kind: str = "error") -> None:
+    """One line on stderr. `kind`: `error`, `warning` or `note`."""
+    prefix = f"[{_STYLES[kind]}]{kind}:[/] "
+    Console(stderr=True, highlight=False, soft_wrap=True).print(prefix + escape(message))
+
+
+def say(message: str) -> None:
+    """One line on stdout; nothing in it is taken as markup."""
+    console().print(message, markup=False)
+
+
+def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
+    """The JSON of one model, or of a list of them. Nothing is wrapped or coloured."""
+    data: Any = (
+        value.model_dump(mode="json")
+        if isinstance(value, BaseModel)
+        else [one.model_dump(mode="json") for one in value]
+    )
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+def duration(value: timedelta | None) -> str:
+    """`0.42s`, `12.3s`, `4m05s`, `2h10m`, `3d04h`; a dash for None."""
+    if value is None:
+        return "-"
+    seconds = value.total_seconds()
+    if seconds < 0:
+        return f"-{duration(-value)}"
+    if seconds < 10:
+        return f"{seconds:.2f}s"
+    if seconds < 99.95:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
+
+
+def clock(value: datetime | None, *, date: bool = False) -> str:
+    """The time of day here, with the date where asked for; a dash for None."""
+    if value is None:
+        return "-"
+    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S")
+
+
+def ago(value: datetime | None) -> str:
+    """How long ago; a dash for None."""
+    return "-" if value is None else f"{duration(max(datetime.now(UTC) - value, timedelta(0)))} ago"

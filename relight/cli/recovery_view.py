@@ -1,0 +1,111 @@
+"""Recoveries as people read them at the terminal: what happened, the plan, the commands, the timeline.
+
+Everything is returned as lines of rich markup; text from logs and from people is escaped.
+"""
+
+from datetime import UTC, datetime
+
+from rich.markup import escape
+from rich.table import Table
+
+from relight.cli.output import clock, duration
+from relight.contracts import RecoveryOutcome
+from relight.contracts.messages import RecoveryStatus
+
+MAX_EVIDENCE = 8
+MOMENTS = (
+    ("occurred", "fault"),
+    ("detected", "detected"),
+    ("confirmed", "confirmed"),
+    ("approved", "approved"),
+    ("acted", "acted: requeue accepted"),
+    ("running", "running again"),
+    ("productive", "productive again: passed the step it failed at"),
+)
+"""The moments of a timeline, in order, with their names."""
+
+
+def what_happened(status: RecoveryStatus) -> list[str]:
+    """The diagnosis and its evidence."""
+    diagnosis = status.diagnosis
+    lines = [
+        f"[bold]{diagnosis.symptom.value}[/], cause [bold]{diagnosis.cause.value}[/] "
+        f"({diagnosis.confidence:.0%} sure), at {clock(diagnosis.occurred_at, date=True)}, detected "
+        f"{duration(diagnosis.detected_at - diagnosis.occurred_at)} later"
+    ]
+    if diagnosis.explanation:
+        lines.append(f"  {escape(diagnosis.explanation)}")
+    if diagnosis.progress is not None:
+        lines.append(f"  last step: {diagnosis.progress.step}")
+    if diagnosis.nodes:
+        lines.append(f"  suspected: {escape(', '.join(diagnosis.nodes[:MAX_EVIDENCE]))}")
+    lines.append("evidence:")
+    for evidence in diagnosis.evidence[:MAX_EVIDENCE]:
+        place = " ".join(filter(None, [evidence.node, evidence.where]))
+        lines.append(f"  {evidence.source.value:10} {escape(evidence.text)} [dim]{escape(place)}[/]")
+    if len(diagnosis.evidence) > MAX_EVIDENCE:
+        lines.append(f"  ... and {len(diagnosis.evidence) - MAX_EVIDENCE} more")
+    return lines
+
+
+def plan_lines(status: RecoveryStatus) -> list[str]:
+    """What happened, and the plan with its digest, why it waits and until when."""
+    lines = what_happened(status)
+    plan = status.plan
+    if plan is None:
+        return [*lines, "no plan yet"]
+    lines.append(f"plan [bold]{status.plan_digest}[/]: [bold]{plan.action.value}[/] {escape(plan.because)}")
+    for number, step in enumerate(plan.steps, 1):
+        mark = "[yellow]*[/]" if step.mutates else " "
+        lines.append(f" {mark}{number}. {step.name}: {escape(step.does)}")
+    if any(step.mutates for step in plan.steps):
+        lines.append("  [dim](steps marked * change something)[/]")
+    lines += [f"a person must agree: {escape(why)}" for why in plan.needs_approval_because]
+    if status.approval_deadline is not None:
+        left = status.approval_deadline - datetime.now(UTC)
+        lines.append(f"waits until {clock(status.approval_deadline, date=True)} ({duration(left)} left)")
+    return lines
+
+
+def commands(status: RecoveryStatus, job_id: str) -> list[str]:
+    """How to decide about the plan that waits."""
+    return [
+        f"  relight approve {job_id} --plan {status.plan_digest} --reason WHY",
+        f"  relight reject {job_id} --plan {status.plan_digest} --reason WHY",
+        f"  temporal workflow signal --workflow-id '{status.recovery_id}' --name approve "
+        f'--input \'{{"by": "YOU", "plan_digest": "{status.plan_digest}"}}\'',
+    ]
+
+
+def one_line(outcome: RecoveryOutcome) -> str:
+    """How a recovery ended, in a line."""
+    parts = [f"[bold]{outcome.outcome.value}[/]: {outcome.symptom.value}, {outcome.cause.value}"]
+    if outcome.reason:
+        parts.append(escape(outcome.reason))
+    if outcome.steps_lost is not None:
+        parts.append(
+            f"from step {outcome.lost_from_step} back to {outcome.resumed_at_step}, {outcome.steps_lost} lost"
+        )
+    if outcome.downtime is not None:
+        parts.append(f"down for {duration(outcome.downtime)}")
+    if outcome.approved_by:
+        parts.append(f"approved by {escape(outcome.approved_by)}")
+    return "; ".join(parts)
+
+
+def timeline(outcome: RecoveryOutcome, fault_at: datetime | None = None) -> Table:
+    """When each thing happened. `fault_at`: when the fault is known to have happened, if known better."""
+    table = Table("what", "when", "after the fault", "after the one before", box=None, pad_edge=False)
+    start = before = fault_at or outcome.times.occurred
+    for field, name in MOMENTS:
+        at: datetime | None = fault_at if field == "occurred" and fault_at else getattr(outcome.times, field)
+        if at is None:
+            continue
+        table.add_row(
+            name,
+            at.astimezone().strftime("%H:%M:%S.%f")[:-4],
+            duration(at - start) if start else "-",
+            duration(at - before) if before and field != "occurred" else "-",
+        )
+        before = at
+    return table

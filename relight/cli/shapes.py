@@ -1,0 +1,57 @@
+"""The JSON that `--json` prints. Fields are only ever added; `relight.contracts` has the models inside."""
+
+from relight.contracts import Model, RecoveryOutcome, TrainingJob, UtcDatetime
+from relight.contracts.messages import MonitorStatus, RecoveryStatus
+
+
+class WatchedJob(Model):
+    """One element of `relight jobs --json`."""
+
+    monitor_id: str
+    job: TrainingJob
+    state: str
+    """watching, settling, recovering, awaiting-approval, paused, ended."""
+    started: UtcDatetime
+    """When relight began to watch it."""
+    ended: UtcDatetime | None = None
+    """None: it is watched now."""
+    status: MonitorStatus | None = None
+    """None: no worker answered."""
+
+
+class RecoveryView(Model):
+    """One recovery of a job, in `relight show --json`."""
+
+    recovery_id: str
+    started: UtcDatetime
+    ended: UtcDatetime | None = None
+    status: RecoveryStatus | None = None
+    """Of an open one: evidence, plan, digest, deadline, log. None: no worker answered."""
+    outcome: RecoveryOutcome | None = None
+    """Of an ended one. None: it ended without a result (terminated, say)."""
+
+
+class JobView(WatchedJob):
+    """`relight show --json`."""
+
+    recoveries: tuple[RecoveryView, ...] = ()
+    """Oldest first."""
+
+
+class SetupReport(Model):
+    """`relight setup --json`."""
+
+    namespace: str
+    added: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """With --check: what a run without it would add."""
+
+
+class SettingView(Model):
+    """One element of `relight config --json`."""
+
+    key: str
+    value: str | int | float | bool | None
+    origin: str
+    """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""

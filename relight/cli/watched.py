@@ -1,0 +1,255 @@
+"""Finds the monitors and recoveries that a command is about, by job id or by workflow id."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.output import complain
+from relight.cli.shapes import JobView, RecoveryView, WatchedJob
+from relight.contracts import RecoveryOutcome, TrainingJob
+from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, RECOVERY_WORKFLOW, STATE
+from relight.contracts.messages import MonitorStatus, RecoveryStatus
+
+ANSWER = timedelta(seconds=8)
+"""How long a worker may take to answer a query; it replays a workflow that it has not in memory."""
+AT_ONCE = 16
+"""Queries under way at the same time."""
+
+_SAFE = re.compile(r"[A-Za-z0-9:._+\-]{1,300}")
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """A monitor workflow and the job it watches."""
+
+    execution: WorkflowExecution
+    job: TrainingJob
+
+    @property
+    def id(self) -> str:
+        """The workflow id."""
+        return self.execution.id
+
+    @property
+    def running(self) -> bool:
+        """It watches the job now."""
+        return self.execution.status is WorkflowExecutionStatus.RUNNING
+
+
+async def list_monitors(
+    client: Client, *, cluster: str = "", job_id: str = "", ended: bool = False
+) -> list[Monitor]:
+    """Monitors, oldest first; those that ended too where `ended` is set.
+
+    Args:
+        client: the connection.
+        cluster: only of this cluster; empty: of all.
+        job_id: only of this job; empty: of all.
+        ended: whether those are wanted that watch no more.
+    """
+    query = [f"WorkflowType='{MONITOR_WORKFLOW}'"]
+    if not ended:
+        query.append("ExecutionStatus='Running'")
+    if cluster:
+        query.append(f"RelightCluster='{_safe(cluster)}'")
+    if job_id:
+        query.append(f"RelightJobId='{_safe(job_id)}'")
+    found = []
+    async for execution in client.list_workflows(" AND ".join(query)):
+        if execution.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+            monitor = await _read(execution)
+            if monitor is not None:
+                found.append(monitor)
+    return sorted(found, key=lambda monitor: monitor.execution.start_time)
+
+
+async def find_monitor(client: Client, target: str, cluster: str = "", *, ended: bool = False) -> Monitor:
+    """The monitor of a job, named by job id, or by the id of the monitor or of a recovery.
+
+    Raises:
+        CommandError: there is none, or the job id is watched on several clusters.
+    """
+    _safe(target)
+    if target.startswith(("job:", "recover:")):
+        return await _by_workflow_id(client, target)
+    found = await list_monitors(client, cluster=cluster, job_id=target, ended=ended)
+    running = [monitor for monitor in found if monitor.running]
+    clusters = sorted({monitor.job.cluster for monitor in running})
+    if len(clusters) > 1:
+        raise CommandError(
+            f"job {target} is watched on several clusters ({', '.join(clusters)}): say which with "
+            f"`relight --cluster {clusters[0]} ...`",
+            ExitCode.USAGE,
+        )
+    if not found:
+        where = f" on cluster {cluster}" if cluster else ""
+        raise CommandError(
+            f"job {target} is not watched{where}: `relight watch {target}` begins, `relight jobs` lists all",
+            ExitCode.NOT_FOUND,
+        )
+    return (running or found)[-1]
+
+
+async def list_recoveries(client: Client, monitor_id: str, *, ended: bool = True) -> list[WorkflowExecution]:
+    """The recoveries that a monitor started, oldest first; only open ones where `ended` is not set."""
+    query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND ParentWorkflowId='{_safe(monitor_id)}'"
+    if not ended:
+        query += " AND ExecutionStatus='Running'"
+    found = [execution async for execution in client.list_workflows(query)]
+    return sorted(found, key=lambda execution: execution.start_time)
+
+
+async def monitor_status(client: Client, monitor_id: str) -> MonitorStatus | None:
+    """What the monitor says; None if no worker answers."""
+    answer: MonitorStatus | None = await _ask(client.get_workflow_handle(monitor_id), MonitorStatus)
+    return answer
+
+
+async def recovery_status(client: Client, recovery_id: str) -> RecoveryStatus | None:
+    """What the recovery says; None if no worker answers."""
+    answer: RecoveryStatus | None = await _ask(client.get_workflow_handle(recovery_id), RecoveryStatus)
+    return answer
+
+
+async def watched_jobs(client: Client, monitors: Sequence[Monitor]) -> list[WatchedJob]:
+    """All of them with their status, asked concurrently. After one silence no other is asked."""
+    slots = asyncio.Semaphore(AT_ONCE)
+    silent = False
+
+    async def one(monitor: Monitor) -> WatchedJob:
+        nonlocal silent
+        async with slots:
+            status = None if silent else await monitor_status(client, monitor.id)
+            silent = silent or status is None
+        return _watched(monitor, status)
+
+    return await asyncio.gather(*(one(monitor) for monitor in monitors))
+
+
+async def job_view(client: Client, monitor: Monitor) -> JobView:
+    """A job with all its recoveries."""
+    watched = _watched(monitor, await monitor_status(client, monitor.id))
+    recoveries = []
+    for execution in await list_recoveries(client, monitor.id):
+        is_open = execution.status is WorkflowExecutionStatus.RUNNING
+        ask = is_open and watched.status is not None
+        recoveries.append(
+            RecoveryView(
+                recovery_id=execution.id,
+                started=execution.start_time,
+                ended=execution.close_time,
+                status=await recovery_status(client, execution.id) if ask else None,
+                outcome=None if is_open else await _outcome(client, execution.id),
+            )
+        )
+    return JobView(**watched.__dict__, recoveries=tuple(recoveries))
+
+
+async def worker_polls(client: Client, task_queue: str) -> bool:
+    """A worker has asked for work on this queue within the last minutes."""
+    answer = await client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+    )
+    return bool(answer.pollers)
+
+
+def no_worker(task_queue: str) -> CommandError:
+    """The error for a command that needs a worker's answer and gets none."""
+    return CommandError(
+        f"no worker answers on task queue {task_queue!r}: start one with `relight worker` (or `relight up`)",
+        ExitCode.NOT_READY,
+    )
+
+
+async def _by_workflow_id(client: Client, target: str) -> Monitor:
+    handle = client.get_workflow_handle(target)
+    try:
+        described: WorkflowExecution = await handle.describe()
+        if described.workflow_type == RECOVERY_WORKFLOW and described.parent_id:
+            described = await client.get_workflow_handle(described.parent_id).describe()
+    except RPCError as e:
+        if e.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise CommandError(f"there is no workflow {target}", ExitCode.NOT_FOUND) from e
+    monitor = await _read(described) if described.workflow_type == MONITOR_WORKFLOW else None
+    if monitor is None:
+        raise CommandError(f"workflow {target} is not one of relight's", ExitCode.NOT_FOUND)
+    return monitor
+
+
+async def _read(execution: WorkflowExecution) -> Monitor | None:
+    """The monitor with its job from the memo; a memo that cannot be read is complained of."""
+    try:
+        job = await execution.memo_value(MEMO_JOB, type_hint=TrainingJob)
+    except (KeyError, ValueError) as e:
+        complain(f"{execution.id}: its memo {MEMO_JOB} cannot be read ({type(e).__name__})", "warning")
+        return None
+    return Monitor(execution, job)
+
+
+async def _ask(handle: WorkflowHandle[Any, Any], answer: type[Any]) -> Any:
+    try:
+        return await handle.query("status", result_type=answer, rpc_timeout=ANSWER)
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as e:
+        complain(f"{handle.id} cannot be asked: {e}", "warning")
+        return None
+    except RPCError as e:
+        silence = {
+            RPCStatusCode.DEADLINE_EXCEEDED,
+            RPCStatusCode.FAILED_PRECONDITION,
+            RPCStatusCode.CANCELLED,
+        }
+        if e.status in silence:
+            return None
+        raise
+
+
+async def _outcome(client: Client, recovery_id: str) -> RecoveryOutcome | None:
+    try:
+        handle = client.get_workflow_handle(recovery_id, result_type=RecoveryOutcome)
+        outcome: RecoveryOutcome = await handle.result()
+    except WorkflowFailureError:
+        return None
+    return outcome
+
+
+def _watched(monitor: Monitor, status: MonitorStatus | None) -> WatchedJob:
+    shown = monitor.execution.typed_search_attributes.get(STATE, "")
+    state = status.state if status else shown
+    return WatchedJob(
+        monitor_id=monitor.id,
+        job=status.job if status else monitor.job,
+        state=state if monitor.running else "ended",
+        started=monitor.execution.start_time,
+        ended=monitor.execution.close_time,
+        status=status,
+    )
+
+
+def _safe(name: str) -> str:
+    """Refuses what cannot be a job id, cluster or workflow id, before it gets into a list query."""
+    if not _SAFE.fullmatch(name):
+        raise CommandError(f"{name!r} is neither a job id nor one of relight's workflow ids", ExitCode.USAGE)
+    return name
