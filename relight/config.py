@@ -67,6 +67,17 @@ def parse_duration(value: object) -> object:
     return value
 
 
+def format_duration(value: timedelta) -> str:
+    """The shortest text that `parse_duration` reads as this duration, to the millisecond."""
+    milliseconds = round(value.total_seconds() * 1000)
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, milliseconds = divmod(milliseconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 """A timedelta that people can write as `30s` or `5m`."""
 Interval = Annotated[Duration, Field(gt=timedelta(0))]
@@ -203,8 +214,8 @@ class Setting:
 
     key: str
     """Dotted, as in the file: `sensor.log_poll`."""
-    value: Any
-    """JSON-compatible."""
+    value: str | int | float | bool
+    """As one would write it in the file."""
     origin: str
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
 
@@ -254,8 +265,10 @@ def effective(settings: Settings, config_file: Path | None = None, **flags: obje
     """Every setting with its value and origin; arguments as for `load_settings`."""
     given = {key: value for key, value in flags.items() if value is not None}
     origins = _origins(find_config_file(config_file), given)
-    values = _flat(settings.model_dump(mode="json", exclude={"policies": {"__all__": {"name"}}}), ())
-    return tuple(Setting(".".join(key), value, origins.get(key, "default")) for key, value in values.items())
+    values = _flat(settings.model_dump(exclude={"policies": {"__all__": {"name"}}}), ())
+    return tuple(
+        Setting(".".join(key), _written(value), origins.get(key, "default")) for key, value in values.items()
+    )
 
 
 def unknown_variables() -> tuple[str, ...]:
@@ -299,6 +312,12 @@ def _flat(tree: Mapping[str, Any], above: tuple[str, ...]) -> dict[tuple[str, ..
         else:
             leaves[(*above, str(key))] = value
     return leaves
+
+
+def _written(value: object) -> str | int | float | bool:
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return value if isinstance(value, bool | int | float) else str(value)
 
 
 def _problem(error: Any, origins: Mapping[tuple[str, ...], str]) -> str:
