@@ -1,0 +1,130 @@
+"""What a layout is: how one training framework arranges its checkpoints under a directory."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from relight.checkpoints.access import Access
+from relight.checkpoints.tree import Entry, File, Tree
+
+
+class Kind(Enum):
+    """In what way a checkpoint is not whole."""
+
+    UNFINISHED = "unfinished"
+    """The save did not end: a marker that is written last is missing, or a name says so."""
+    MISSING = "missing"
+    """A file or range that the checkpoint needs is not there."""
+    BAD = "bad"
+    """Bytes are there but wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a checkpoint."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a name under the root claims to be: a checkpoint of some step."""
+
+    name: str
+    """Relative to the root. A directory or a file."""
+    files: tuple[File, ...]
+    step: int | None = None
+    epoch: int | None = None
+    """For names that count epochs only. Orders candidates that have no step."""
+    unfinished: str = ""
+    """Why the name or a marker beside it says that the save did not end; empty when none does."""
+    alias: bool = False
+    """A name like `last`, which repeats another checkpoint or is one more save outside the count."""
+
+    def inside(self) -> Mapping[str, File]:
+        """Files by their path within the candidate; a single file has the path ``."""
+        start = len(self.name) + 1
+        return {f.path[start:]: f for f in self.files}
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What names, markers, indexes and manifests of one candidate say."""
+
+    problems: Sequence[Problem] = ()
+    committed: bool = False
+    """A marker that is written last is there: the save did end, whatever is wrong since."""
+    needed: Sequence[File] | None = None
+    """The files that a load reads, where an index names them; None: all."""
+    parts: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Path of a file to the (offset, length) of the archives in it, where an index names them."""
+    inventory: bool = False
+    """An index named every file that is needed, so that other checkpoints need not be compared."""
+    step: int | None = None
+    """The step that the contents tell."""
+    checked: Sequence[str] = ()
+    """What was looked at beyond names, in words."""
+
+
+class Layout(Protocol):
+    """One framework's way."""
+
+    name: str
+
+    def find(self, tree: Tree, access: Access) -> list[Candidate]:
+        """The candidates under the root; none if the directory does not look like this layout.
+
+        Looks at names; reads at most a pointer.
+        """
+        ...
+
+    def pointer(self, candidates: Sequence[Candidate], access: Access) -> str | None:
+        """The name that the framework's own pointer gives; None where it has none."""
+        ...
+
+    def check(self, candidate: Candidate, candidates: Sequence[Candidate], access: Access) -> Structure:
+        """Judges one candidate by its names, markers and indexes.
+
+        Raises:
+            OverBudgetError: the budget ended before that was possible.
+        """
+        ...
+
+
+def missing(text: str) -> Problem:
+    """Something that must be there is not."""
+    return Problem(Kind.MISSING, text)
+
+
+def bad(text: str) -> Problem:
+    """Something is there but wrong."""
+    return Problem(Kind.BAD, text)
+
+
+def unfinished(text: str) -> Problem:
+    """The save did not end."""
+    return Problem(Kind.UNFINISHED, text)
+
+
+def some(names: Sequence[str] | frozenset[str] | set[str], limit: int = 3) -> str:
+    """The first few names, and how many more."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return ", ".join(ordered[:limit]) + more
+
+
+TEMPORARY = re.compile(
+    r"^(?:\.|tmp[-_.])|(?:[-_.]tmp(?:[-_.]?\d+)?|\.partial|\.incomplete|\.part)$", re.IGNORECASE
+)
+"""Names of directories and files that a save renames when it ends."""
+
+
+def stepped(
+    tree: Tree, pattern: re.Pattern[str], *, directories: bool = True
+) -> list[tuple[Entry, re.Match[str]]]:
+    """The entries of the root whose whole name matches."""
+    found = ((e, pattern.fullmatch(e.name)) for e in tree.entries.values() if e.is_dir is directories)
+    return [(e, m) for e, m in found if m]

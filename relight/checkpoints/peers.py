@@ -1,0 +1,98 @@
+"""Comparing a checkpoint with the others of the same run: a file that is not there, a file that is too short.
+
+It is a guess, and only asked where a format itself cannot tell: a run writes the same files at every save,
+with nearly the same sizes, until it is restarted on another number of ranks.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from statistics import median_high
+
+from relight.checkpoints.layouts.base import Candidate, Problem, bad, missing, some
+from relight.checkpoints.tree import File
+
+PAYLOAD = (
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".bin",
+    ".safetensors",
+    ".distcp",
+    ".npz",
+    ".npy",
+    ".pkl",
+    ".msgpack",
+    ".h5",
+)
+"""Endings of files that hold weights or states."""
+SHORT = 0.7
+"""A file shorter than this part of its peers is taken for cut off (a real one had 0.56)."""
+SMALL = 64 << 10
+"""Below this size, lengths say nothing."""
+
+_DIGITS = re.compile(r"\d+")
+
+
+def compare(
+    candidate: Candidate, others: Sequence[Candidate], verified: Set[str] = frozenset()
+) -> list[Problem]:
+    """What is missing or short in a candidate, going by the others.
+
+    Args:
+        candidate: the one to judge.
+        others: the run's other checkpoints; unfinished ones do not count.
+        verified: paths whose length the format itself has confirmed.
+    """
+    peers = [_keys(c) for c in others if not c.unfinished and c is not candidate]
+    if not peers:
+        return []
+    own = _keys(candidate)
+    return _missing(own, peers) + _short(own, peers, verified)
+
+
+def _keys(candidate: Candidate) -> dict[str, File]:
+    """Files by their path inside, with the candidate's own step written as `*`."""
+    if candidate.step is None:
+        return dict(candidate.inside())
+    step = re.compile(rf"(?<!\d)0*{candidate.step}(?!\d)") if candidate.step else None
+    return {step.sub("*", p) if step else p: f for p, f in candidate.inside().items()}
+
+
+def _family(path: str) -> str:
+    return _DIGITS.sub("#", path)
+
+
+def _missing(own: Mapping[str, File], peers: Sequence[Mapping[str, File]]) -> list[Problem]:
+    counts = Counter(path for peer in peers for path in peer if path.endswith(PAYLOAD))
+    usual = {path for path, count in counts.items() if count * 2 > len(peers)}
+    absent = usual - own.keys()
+    if not absent:
+        return []
+    whole, lost = Counter(map(_family, usual)), Counter(map(_family, absent))
+    # Half of a family or more gone is another number of ranks, not a loss; a family of one is a loss.
+    lost_files = {p for p in absent if whole[_family(p)] == 1 or lost[_family(p)] * 2 < whole[_family(p)]}
+    return [missing(f"{some(lost_files)} missing, which other checkpoints have")] if lost_files else []
+
+
+def _short(own: Mapping[str, File], peers: Sequence[Mapping[str, File]], verified: Set[str]) -> list[Problem]:
+    families = Counter(map(_family, own))
+    peer_families = [Counter(map(_family, peer)) for peer in peers]
+    problems = []
+    for path, file in own.items():
+        if file.path in verified:
+            continue
+        family = _family(path)
+        sizes = [
+            peer[path].size
+            for peer, counts in zip(peers, peer_families, strict=True)
+            if path in peer and counts[family] == families[family]  # else: another number of ranks
+        ]
+        if not sizes:
+            continue
+        usual = median_high(sizes)
+        if usual >= SMALL and file.size < usual * SHORT:
+            problems.append(
+                bad(f"{path or file.name} has {file.size} bytes, in other checkpoints about {usual}")
+            )
+    return problems
