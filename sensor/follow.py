@@ -13,9 +13,10 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -183,19 +184,12 @@ class Follower:
     def _find(self, look: Look, now: float) -> dict[str, tuple[str, os.stat_result]]:
         """The files that the patterns name now, and moved ones, by file id; a file with two names is one."""
         if now - self._globbed_at >= GLOB_EVERY:
-            self._globbed = []
-            for pattern in self.patterns:
-                if glob.has_magic(pattern):
-                    self._globbed += sorted(
-                        glob.glob(pattern)
-                    )[  # noqa: PTH207
-                        : MAX_FILES - len(self._globbed)
-                    ]
+            self._globbed = list(islice(_expand(self.patterns), MAX_FILES))
             self._globbed_at = now
-        plain = [p for p in self.patterns if not glob.has_magic(p)]
+        # A pattern may also be the very name of a file: a job may be called `train[1]`.
         moved = [t.position.path for t in self._tracked.values()]
         found: dict[str, tuple[str, os.stat_result]] = {}
-        for path in dict.fromkeys([*plain, *self._globbed, *moved]):
+        for path in dict.fromkeys([*self.patterns, *self._globbed, *moved]):
             try:
                 status = os.stat(path)  # noqa: PTH116
             except OSError as e:
@@ -336,6 +330,12 @@ class Follower:
             late=False,
             written=datetime.now(UTC),
         )
+
+
+def _expand(patterns: Iterable[str]) -> Iterator[str]:
+    for pattern in patterns:
+        if glob.has_magic(pattern):
+            yield from sorted(glob.iglob(pattern))  # noqa: PTH207  (Path.glob refuses absolute patterns)
 
 
 def _time(seconds: float) -> datetime:

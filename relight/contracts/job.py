@@ -167,3 +167,5 @@ class TrainingJob(Model):
     checkpoint_dir: str | None = None
     policy: Policy = Policy()
     mode: Mode = Mode.OBSERVE
+    opted_in: bool = False
+    """Its own user named the files, in the job's comment: only files of that user are read."""

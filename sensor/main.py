@@ -1,0 +1,96 @@
+"""The sensor's process: who may run, what it is wired to, and an orderly end."""
+
+import asyncio
+import fcntl
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+from prometheus_client import start_http_server
+
+from relight.config import ConfigError, Settings
+from relight.scheduler.opening import open_scheduler
+from sensor.metrics import Metrics
+from sensor.service import Sensor
+from sensor.store import Store
+
+log = structlog.get_logger("sensor")
+
+
+async def run_sensor(settings: Settings) -> None:
+    """Runs the cluster's sensor until SIGTERM or SIGINT.
+
+    A second sensor with the same state directory waits until the first one ends, and then takes over.
+
+    Raises:
+        ConfigError: the metrics address or the state directory cannot be used.
+        SchedulerError: there is no scheduler to watch.
+        StoreError: the state file cannot be used.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.set)
+    lock = await _only_one(settings.state_dir / "sensor.lock", stop)
+    if lock is None:
+        return
+    try:
+        scheduler = open_scheduler(settings)
+        store = Store(settings.state_dir / "sensor.sqlite3")
+        try:
+            sensor = Sensor(settings, scheduler, store)
+            close_metrics = _serve(sensor.metrics, settings.sensor.metrics_address)
+            log.info("the sensor watches", cluster=settings.cluster or "(the scheduler's own name)")
+            try:
+                await sensor.run(stop)
+            finally:
+                close_metrics()
+        finally:
+            store.close()
+    finally:
+        os.close(lock)
+    log.info("the sensor has stopped")
+
+
+async def _only_one(path: Path, stop: asyncio.Event) -> int | None:
+    """Waits until no other sensor uses this state directory. None: stopped meanwhile."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise ConfigError(f"state_dir {path.parent} cannot be used: {e.strerror}") from e
+    waiting = False
+    while not stop.is_set():
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not waiting:
+                log.warning("another sensor uses this state directory: standing by", lock=str(path))
+            waiting = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), 1)
+        else:
+            return fd
+    os.close(fd)
+    return None
+
+
+def _serve(metrics: Metrics, address: str) -> Callable[[], None]:
+    """Serves the metrics, if an address is set. Returns what ends it."""
+    if not address:
+        return lambda: None
+    host, _, port = address.rpartition(":")
+    try:
+        server, thread = start_http_server(int(port), host or "127.0.0.1", metrics.registry)
+    except (ValueError, OSError, OverflowError) as e:
+        raise ConfigError(f"sensor.metrics_address {address!r} cannot be used: {e}; write host:port") from e
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+    return close

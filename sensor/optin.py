@@ -1,0 +1,124 @@
+"""Jobs that ask to be watched, by JSON in their comment.
+
+`{"relight": {"policy": NAME, "checkpoints": DIR, "logs": GLOB or [GLOB, ...], "mode": "observe",
+"run": NAME}}`, every key optional, or the form of NVIDIA's Autonomous Job Recovery,
+`{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": N}}`. The job's user writes it, so it can ask for less than the settings allow, never
+for more.
+"""
+
+import json
+from typing import Any
+
+from relight.config import ConfigError, Settings
+from relight.contracts import JobInfo, Mode, Policy, TrainingJob
+from relight.scheduler.port import log_files
+
+MAX_LOGS = 16
+
+
+class BadRequest(ValueError):
+    """The comment asks for something that cannot be done; the message says what."""
+
+
+def opted_in(info: JobInfo, cluster: str, settings: Settings) -> TrainingJob | None:
+    """How the job asks to be watched; None if it does not.
+
+    A comment that relight itself has tagged belongs to a job that has its monitor already.
+
+    Raises:
+        BadRequest: it asks for an unknown policy, or with a value of the wrong kind.
+    """
+    try:
+        comment = json.loads(info.comment) if info.comment.lstrip().startswith("{") else None
+    except ValueError:
+        return None
+    if not isinstance(comment, dict):
+        return None
+    ours, older = comment.get("relight"), comment.get("APS")
+    if isinstance(ours, dict):
+        return None if "recovery" in ours else _ours(info, ours, cluster, settings)
+    if isinstance(older, dict):
+        return _older(info, older, cluster, settings)
+    return None
+
+
+def _ours(info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings) -> TrainingJob:
+    logs = asked.get("logs", [])
+    logs = [logs] if isinstance(logs, str) else logs
+    if not isinstance(logs, list) or not all(isinstance(p, str) for p in logs) or len(logs) > MAX_LOGS:
+        raise BadRequest(f"'logs' is not a glob or a list of at most {MAX_LOGS} globs")
+    checkpoints = _text(asked, "checkpoints")
+    try:
+        policy = settings.policy(_text(asked, "policy") or "default")
+    except ConfigError as e:
+        raise BadRequest(str(e)) from e
+    return _job(
+        info,
+        cluster,
+        run=_text(asked, "run"),
+        policy=policy,
+        mode=_mode(_text(asked, "mode"), settings),
+        logs=[_absolute(p, info) for p in logs],
+        checkpoints=_absolute(checkpoints, info) if checkpoints else None,
+    )
+
+
+def _older(info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings) -> TrainingJob | None:
+    mode = asked.get("auto_resume_mode")
+    if mode != "requeue":
+        # `singleton_dependency` restarts by a second, held job: that is the user's own arrangement.
+        raise BadRequest(f"auto_resume_mode {mode!r} is not supported; only 'requeue' is")
+    times = asked.get("max_requeue_times")
+    policy = settings.policy()
+    if isinstance(times, int) and not isinstance(times, bool) and times >= 0:
+        policy = policy.model_copy(update={"retries_general": min(times, policy.retries_general)})
+    elif times is not None:
+        raise BadRequest(f"max_requeue_times {times!r} is not a number of restarts")
+    return _job(info, cluster, run="", policy=policy, mode=settings.mode, logs=[], checkpoints=None)
+
+
+def _job(
+    info: JobInfo,
+    cluster: str,
+    *,
+    run: str,
+    policy: Policy,
+    mode: Mode,
+    logs: list[str],
+    checkpoints: str | None,
+) -> TrainingJob:
+    return TrainingJob(
+        cluster=cluster,
+        run=run or info.name or info.job_id,
+        attempt=info.attempt(cluster),
+        user=info.user,
+        partition=info.partition,
+        nodes=info.nodes,
+        tasks_per_node=info.tasks_per_node,
+        log_paths=tuple(dict.fromkeys([*map(str, log_files(info)), *logs])),
+        checkpoint_dir=checkpoints,
+        policy=policy,
+        mode=mode,
+        opted_in=True,
+    )
+
+
+def _mode(asked: str, settings: Settings) -> Mode:
+    if asked not in {"", *Mode}:
+        raise BadRequest(f"mode {asked!r} is neither 'observe' nor 'act'")
+    return Mode.OBSERVE if asked == Mode.OBSERVE else settings.mode
+
+
+def _text(asked: dict[str, Any], key: str) -> str:
+    value = asked.get(key, "")
+    if not isinstance(value, str) or len(value) > 4096:
+        raise BadRequest(f"{key!r} is not a text")
+    return value
+
+
+def _absolute(path: str, info: JobInfo) -> str:
+    if path.startswith("/"):
+        return path
+    if not info.work_dir.startswith("/"):
+        raise BadRequest(f"{path!r} is not an absolute path, and the job's directory is not known")
+    return f"{info.work_dir}/{path}"

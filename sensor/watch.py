@@ -1,0 +1,335 @@
+"""The watch over one job: takes in what logs and the scheduler say, and decides what to tell its monitor.
+
+No I/O and no clock in here: `advance` gets a reading, a view and the time, and returns messages. What it must
+remember is in `Memory`.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from relight.contracts import Anomaly, Attempt, JobInfo, JobState, TrainingJob
+from relight.contracts.messages import AttemptEvent, AttemptReport
+from relight.diagnosis.findings import Finding, PhaseLine, StepLine
+from relight.policy.attempts import Relation, relation
+from sensor.detect.job_end import describe, job_end, when_ended
+from sensor.detect.no_progress import no_progress
+from sensor.detect.node_loss import lost_nodes, node_loss
+from sensor.detect.rank_crash import candidates, quotes, rank_crash
+from sensor.memory import Memory, PendingFinding, Requeue
+from sensor.messages import Message, anomaly_message, attempt_message
+from sensor.reading import Reading, Seen
+from sensor.view import View
+
+log = structlog.get_logger("sensor.watch")
+
+COALESCE = timedelta(seconds=1)
+"""How long a cascade over ranks is collected, while the attempt still runs."""
+OUTLIVE_AFTER = timedelta(seconds=0.5)
+"""Progress this long after a finding counts as proof against it: other ranks finish the step they are in."""
+PROGRESS_EVERY = timedelta(seconds=30)
+"""Between two progress reports of a job."""
+NODES_AFTER_REQUEUE = timedelta(seconds=5)
+"""How long after a requeue a lost node of the old allocation is taken as its reason."""
+CONTEXT_FOR = timedelta(minutes=10)
+"""How long a finding that is no reason to report is kept to explain a later one."""
+FRESH = timedelta(seconds=10)
+"""An answer of the scheduler that is older says nothing about now."""
+MAX_CRASHES = 20
+"""Rank-crash anomalies of one attempt; findings after them are only counted."""
+
+OnError = Callable[[str, Exception], None]
+
+
+class JobWatch:
+    """One job. Not thread-safe.
+
+    Args:
+        monitor: the workflow id of the job's monitor.
+        job: the job as it is watched.
+        memory: what an earlier watch knew; None: the watch begins now.
+        on_error: told of a part that failed, with its name; the other parts go on.
+    """
+
+    def __init__(self, monitor: str, job: TrainingJob, memory: Memory | None, on_error: OnError) -> None:
+        self.monitor = monitor
+        self.job = job
+        self.memory = memory if memory is not None else Memory(attempt=job.attempt, nodes=job.nodes)
+        self._on_error = on_error
+        self._told_other = False
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that the watch is about now."""
+        return self.memory.attempt or self.job.attempt
+
+    @property
+    def log_patterns(self) -> tuple[str, ...]:
+        """The files to follow: the job's output files, and those named for it."""
+        info = self.memory.info
+        own = (info.std_out, info.std_err) if info is not None else ()
+        return tuple(dict.fromkeys(p for p in (*own, *self.job.log_paths) if p.startswith("/")))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes whose state matters now."""
+        requeue = self.memory.requeue
+        return (*self.memory.nodes, *(requeue.nodes if requeue is not None else ()))
+
+    @property
+    def is_running(self) -> bool:
+        """The scheduler said last that the attempt runs."""
+        return self.memory.running_since is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """The attempt runs, and no step line of it was ever seen: a hang could not be noticed."""
+        return self.is_running and self.memory.rhythm.at is None
+
+    def waits_for_word(self, view: View) -> bool:
+        """A finding waits for a word of the scheduler on the attempt that is newer than it."""
+        return any(p.at > view.asked_at for p in candidates(self.memory.pending))
+
+    def change_job(self, job: TrainingJob) -> None:
+        """Takes over what the monitor says of the job now: another policy, other files, a resubmission."""
+        how = relation(self.attempt, job.attempt)
+        if how is Relation.NEWER or (how is Relation.OTHER and job.attempt != self.job.attempt):
+            self.memory.begin_attempt(job.attempt)
+            self._told_other = False
+        self.job = job
+
+    def advance(self, reading: Reading, view: View, now: datetime) -> list[Message]:
+        """Takes in one look at the logs and the scheduler's newest answer; returns what to tell."""
+        messages: list[Message] = []
+        for seen in reading.seen:
+            self._guard("events", self._hear_event, seen)
+        self._guard("attempt", self._hear_scheduler, view, now, messages)
+        self._guard("node-loss", self._judge_nodes, view, now, messages)
+        self._guard("rank-crash", self._judge_findings, view, now, messages)
+        self._guard("job-end", self._judge_end, view, now, messages)
+        self._guard("no-progress", self._judge_silence, reading, view, now, messages)
+        self._guard("progress", self._tell_progress, now, messages)
+        return messages
+
+    def _guard(self, part: str, run: Callable[..., None], *args: object) -> None:
+        """A bug in one part must not blind the others."""
+        try:
+            run(*args)
+        except Exception as e:
+            self._on_error(part, e)
+
+    # What was seen
+
+    def _hear_event(self, seen: Seen) -> None:
+        memory, event = self.memory, seen.event
+        match event:
+            case StepLine():
+                if memory.rhythm.observe(event.step, seen.at):
+                    self._hear_progress_after_silence()
+                    for pending in memory.pending:
+                        if pending.historic or seen.at > pending.at + OUTLIVE_AFTER:
+                            pending.outlived += 1
+                memory.loss = event.loss if event.loss is not None else memory.loss
+                memory.step_file = f"{event.file}:{event.offset}"
+            case PhaseLine() if event.begins:
+                memory.rhythm.enter(event.phase, seen.at)
+            case PhaseLine():
+                memory.rhythm.leave(event.phase, seen.at)
+            case Finding():
+                memory.keep(
+                    PendingFinding(
+                        finding=event, at=seen.at, written_by=seen.written_by, historic=seen.historic
+                    )
+                )
+
+    def _hear_progress_after_silence(self) -> None:
+        if self.memory.hang_told:
+            self.memory.hang_told = False
+            self.memory.progress_told_at = None  # the monitor must hear at once that it was no hang
+
+    def _hear_scheduler(self, view: View, now: datetime, messages: list[Message]) -> None:
+        memory = self.memory
+        info = view.jobs.get(self.attempt.job_id)
+        if info is None or not view.reachable:
+            return
+        seen = info.attempt(self.job.cluster)
+        match relation(self.attempt, seen):
+            case Relation.NEWER:
+                self._change_attempt(info, seen, now, messages)
+            case Relation.OLDER | Relation.OTHER:
+                if not self._told_other:
+                    log.warning(
+                        "job id reused", monitor=self.monitor, known=self.attempt.label, seen=seen.label
+                    )
+                self._told_other = True
+                return
+        memory.info = info
+        if info.state is JobState.RUNNING and not info.completing:
+            memory.nodes = info.nodes or memory.nodes
+            memory.running_since = memory.running_since or now
+            if not memory.started_told:
+                memory.started_told = True
+                began = info.start_time or now
+                report = self._report(AttemptEvent.STARTED, began, JobState.RUNNING, nodes=info.nodes)
+                messages.append(attempt_message(report))
+        elif info.state is not JobState.UNKNOWN:
+            memory.running_since = None
+            memory.nodes = memory.nodes or info.nodes
+
+    def _change_attempt(self, info: JobInfo, seen: Attempt, now: datetime, messages: list[Message]) -> None:
+        """The job was requeued. What was read after the new attempt began belongs to that one."""
+        memory = self.memory
+        ran = memory.info is not None and not memory.end_told and memory.started_told
+        if ran:
+            memory.requeue = Requeue(
+                attempt=self.attempt, nodes=memory.nodes, progress=memory.progress, seen_at=now
+            )
+            reason = f"the job was requeued and is {info.state.value} as attempt {seen.label}"
+            report = self._report(AttemptEvent.ENDED, now, JobState.PENDING, reason=reason)
+            messages.append(attempt_message(report))
+        # Slurm's times are whole seconds, so only what is clearly later is the new attempt's.
+        began = info.start_time + timedelta(seconds=1) if info.start_time is not None else None
+        newer = [p for p in memory.pending if began is not None and p.at > began and not p.historic]
+        progress, step_file = memory.progress, memory.step_file
+        memory.begin_attempt(seen)
+        memory.pending = newer
+        if progress is not None and began is not None and progress.at > began:
+            memory.rhythm.observe(progress.step, progress.at)
+            memory.step_file = step_file
+
+    # What to make of it
+
+    def _judge_nodes(self, view: View, now: datetime, messages: list[Message]) -> None:
+        memory = self.memory
+        if view.nodes is None or not view.reachable:
+            return
+        if (requeue := memory.requeue) is not None:
+            lost = lost_nodes(requeue.nodes, view.nodes)
+            if lost:
+                anomaly = node_loss(lost, view.nodes, requeue.attempt, requeue.progress, now)
+                messages.append(anomaly_message(anomaly))
+            if lost or requeue.is_old(view.asked_at, NODES_AFTER_REQUEUE):
+                memory.requeue = None
+        info = memory.info
+        if info is None or not memory.started_told or (memory.end_told and not info.state.is_failure):
+            return
+        lost = lost_nodes(memory.nodes, view.nodes)
+        if info.state.is_failure and info.state is not JobState.NODE_FAIL and not info.completing:
+            lost = ()  # it failed by itself; a node that breaks later has nothing to do with it
+        if set(lost) - set(memory.nodes_lost_told):
+            memory.nodes_lost_told = tuple(sorted({*lost, *memory.nodes_lost_told}))
+            messages.append(anomaly_message(node_loss(lost, view.nodes, self.attempt, memory.progress, now)))
+
+    def _judge_findings(self, view: View, now: datetime, messages: list[Message]) -> None:
+        """Reports what the logs say of crashes, once the scheduler's word on the attempt is newer than that.
+
+        A user who cancels a job makes its ranks die with tracebacks too.
+        """
+        memory, info = self.memory, self.memory.info
+        if info is None:
+            return
+        if info.state.is_over or info.state is JobState.PENDING:
+            # What an ended or requeued attempt printed last explains a failure, and nothing else.
+            if info.state.is_failure:
+                self._report_crash(now, messages)
+            memory.take_pending()
+            return
+        ending = candidates(memory.pending)
+        memory.pending = [p for p in memory.pending if p in ending or self._is_context(p, now)]
+        if not ending or not self.is_running:
+            return
+        known = self._knows_after(max(p.at for p in ending), view, now)
+        if known and now - min(p.at for p in ending) >= COALESCE:
+            self._report_crash(now, messages)
+
+    @staticmethod
+    def _is_context(p: PendingFinding, now: datetime) -> bool:
+        return now - p.at < CONTEXT_FOR and not (p.finding.ends_rank and p.outlived)
+
+    def _report_crash(self, now: datetime, messages: list[Message]) -> None:
+        memory = self.memory
+        pending, more = memory.take_pending(), memory.overflow
+        memory.overflow = 0
+        if memory.crashes_told >= MAX_CRASHES:
+            return
+        valid = [p for p in pending if self._is_context(p, now)]
+        anomaly = rank_crash(valid, self.attempt, memory.progress, now, more=more)
+        if anomaly is not None:
+            memory.crashes_told += 1
+            messages.append(anomaly_message(anomaly))
+
+    def _judge_end(self, view: View, now: datetime, messages: list[Message]) -> None:
+        memory, info = self.memory, self.memory.info
+        if info is None or not info.state.is_over or memory.end_told:
+            return
+        memory.end_told = True
+        anomaly = job_end(info, self.attempt, memory.progress, lost_nodes(memory.nodes, view.nodes), now)
+        if anomaly is not None:
+            messages.append(anomaly_message(anomaly))
+        ended = when_ended(info, memory.progress, now)
+        report = self._report(
+            AttemptEvent.ENDED, ended, info.state, reason=describe(info), exit_code=info.exit_code
+        )
+        messages.append(attempt_message(report))
+
+    def _judge_silence(self, reading: Reading, view: View, now: datetime, messages: list[Message]) -> None:
+        """A silence is one only if the scheduler has just said that the attempt runs, and all is read."""
+        memory = self.memory
+        if memory.hang_told or not self.is_running or not self._knows_after(now - FRESH, view, now):
+            return
+        if reading.behind or not reading.files or candidates(memory.pending):
+            return
+        file = memory.step_file.rpartition(":")[0]
+        if file in reading.troubles:
+            return
+        anomaly = no_progress(memory, self.job.policy, self.attempt, view.nodes, now)
+        if anomaly is not None:
+            memory.hang_told = True
+            messages.append(anomaly_message(self._with_context(anomaly)))
+
+    def _with_context(self, anomaly: Anomaly) -> Anomaly:
+        """Quotes what else the logs said since the last progress."""
+        context = [p for p in self.memory.pending if p.outlived == 0]
+        return anomaly.model_copy(update={"evidence": (*anomaly.evidence, *quotes(context))})
+
+    def _knows_after(self, moment: datetime, view: View, now: datetime) -> bool:
+        """The scheduler's answer about this attempt was asked for after that moment, and not long ago."""
+        return (
+            view.reachable
+            and self.attempt.job_id in view.jobs
+            and not self._told_other
+            and view.asked_at >= moment
+            and now - view.asked_at <= FRESH
+        )
+
+    def _tell_progress(self, now: datetime, messages: list[Message]) -> None:
+        memory, progress = self.memory, self.memory.progress
+        if progress is None or memory.end_told or not memory.started_told:
+            return
+        told = memory.progress_told_at
+        if told is not None and (progress.at <= told or now - told < PROGRESS_EVERY):
+            return
+        memory.progress_told_at = now
+        report = self._report(AttemptEvent.PROGRESS, progress.at, None)
+        messages.append(attempt_message(report.model_copy(update={"progress": progress})))
+
+    def _report(
+        self,
+        event: AttemptEvent,
+        at: datetime,
+        state: JobState | None,
+        *,
+        reason: str = "",
+        exit_code: int | None = None,
+        nodes: tuple[str, ...] = (),
+    ) -> AttemptReport:
+        return AttemptReport(
+            attempt=self.attempt,
+            event=event,
+            at=at,
+            state=state,
+            reason=reason,
+            exit_code=exit_code,
+            nodes=nodes,
+        )
