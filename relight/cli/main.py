@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relight.cli import decide, look, services, settings, setup, watch
+from relight.cli import decide, demo, look, services, settings, setup, up, watch
 from relight.cli.invocation import Invocation, SpeakingGroup
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app.command(rich_help_panel="Jobs")(decide.approve)
 app.command(rich_help_panel="Jobs")(decide.reject)
 app.command(rich_help_panel="Jobs")(watch.mode)
 app.command(rich_help_panel="Jobs")(watch.unwatch)
+app.command(rich_help_panel="Try it")(demo.demo)
+app.command(rich_help_panel="Try it")(up.up)
 app.command(rich_help_panel="Services")(services.worker)
 app.command(rich_help_panel="Services")(services.sensor)
 app.command(rich_help_panel="Services")(setup.setup)

@@ -1,6 +1,6 @@
 """The JSON that `--json` prints. Fields are only ever added; `relight.contracts` has the models inside."""
 
-from relight.contracts import Model, RecoveryOutcome, TrainingJob, UtcDatetime
+from relight.contracts import Mode, Model, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
 
 
@@ -55,3 +55,24 @@ class SettingView(Model):
     value: str | int | float | bool | None
     origin: str
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
+
+
+class DemoResult(Model):
+    """`relight demo --json`."""
+
+    ok: bool
+    """The training's own log proves that it passed the step it failed at, and relight says so too."""
+    why: str = ""
+    """Why not, where it is not."""
+    scheduler: str
+    fault: str
+    mode: Mode
+    job_id: str
+    monitor_id: str
+    fault_at: UtcDatetime | None = None
+    failed_at_step: int | None = None
+    resumed_at_step: int | None = None
+    passed_step: int | None = None
+    outcome: RecoveryOutcome | None = None
+    """What relight says."""
+    ui: str

@@ -157,7 +157,7 @@ async def job_view(client: Client, monitor: Monitor) -> JobView:
                 started=execution.start_time,
                 ended=execution.close_time,
                 status=await recovery_status(client, execution.id) if ask else None,
-                outcome=None if is_open else await _outcome(client, execution.id),
+                outcome=None if is_open else await recovery_outcome(client, execution.id),
             )
         )
     return JobView(**watched.__dict__, recoveries=tuple(recoveries))
@@ -226,7 +226,8 @@ async def _ask(handle: WorkflowHandle[Any, Any], answer: type[Any]) -> Any:
         raise
 
 
-async def _outcome(client: Client, recovery_id: str) -> RecoveryOutcome | None:
+async def recovery_outcome(client: Client, recovery_id: str) -> RecoveryOutcome | None:
+    """The result of a recovery that has ended; None if it ended without one."""
     try:
         handle = client.get_workflow_handle(recovery_id, result_type=RecoveryOutcome)
         outcome: RecoveryOutcome = await handle.result()
