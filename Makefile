@@ -1,0 +1,62 @@
+# A fresh machine with Python 3.11 or newer needs nothing else for `make demo`.
+#   make demo ARGS="--fault hang --keep"     make test ARGS="tests/relight -k config"     make venv PYTHON=python3.12
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+ARGS ?=
+bin := $(VENV)/bin
+
+.PHONY: help demo demo-slurm test lint slurm slurm-packages venv clean
+
+help:
+	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
+	@echo "make demo-slurm      the same on a real Slurm cluster that is started here and stopped again"
+	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
+	@echo "make lint            ruff, mypy --strict, import arrows"
+	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
+	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
+	@echo "make venv            $(VENV) with relight and all development tools"
+
+demo: $(VENV)/.installed
+	$(bin)/relight demo $(ARGS)
+
+demo-slurm: $(VENV)/.installed
+	$(bin)/python -m tests.slurm.cluster --nodes 4 -- $(abspath $(bin))/relight demo --scheduler slurm-cli $(ARGS)
+
+test: $(VENV)/.developing slurm-packages
+	$(bin)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.developing
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+
+slurm: $(VENV)/.installed
+	$(bin)/python -m tests.slurm.cluster --nodes 4
+
+slurm-packages:
+	scripts/install-test-services
+
+venv: $(VENV)/.developing
+
+$(bin)/python:
+	@test -n "$(PYTHON)" || { echo "relight needs Python 3.11 or newer, and found none: install one," \
+		"or name it with make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments;" \
+		"on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Stamps: installed again when pyproject.toml has changed.
+$(VENV)/.installed: pyproject.toml | $(bin)/python
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.developing: $(VENV)/.installed
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'  # knows --group
+	$(bin)/python -m pip install --quiet --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
