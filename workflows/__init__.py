@@ -1,1 +1,9 @@
-"""The workflows: they decide, and do no I/O."""
+"""The workflows: they decide, and do no I/O. Activities are called by name."""
+
+from workflows.job_monitor import TrainingJobMonitor
+from workflows.recovery import RecoveryWorkflow
+
+WORKFLOWS = (TrainingJobMonitor, RecoveryWorkflow)
+"""All workflows, for the worker."""
+
+__all__ = ["WORKFLOWS", "RecoveryWorkflow", "TrainingJobMonitor"]

@@ -42,10 +42,10 @@ def spent(ledgers: tuple[RetryLedger, ...], policy: Policy, diagnosis: Diagnosis
     at = "before its first step" if step is None else f"at step {step}"
     same = tried.get(ledger_key(diagnosis.root_key, diagnosis.cause), 0)
     if diagnosis.root_key and diagnosis.cause in REPLAY_STABLE_CAUSES and same >= policy.retries_confirmation:
-        return f"the same failure ({diagnosis.root_key}) came back {at} after {_times(same)}, with no step gained"
+        return f"the same failure ({diagnosis.root_key}) came back {at} after {_times(same)}, no step gained"
     total = sum(tried.values())
     if total >= policy.retries_general:
-        return f"{diagnosis.cause.value} came back {at} after {_times(total)}, with no step gained"
+        return f"{diagnosis.cause.value} came back {at} after {_times(total)}, no step gained"
     return ""
 
 

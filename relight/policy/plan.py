@@ -132,7 +132,7 @@ def _drain_step(job: TrainingJob) -> PlanStep:
     on = f" on {names(job.nodes)}" if job.nodes else ""
     return PlanStep(
         name="drain_job",
-        does=f"end attempt {job.attempt.label}{on} and hold the job in the queue",
+        does=f"end attempt {job.attempt.label}{on}, hold the job in the queue",
         mutates=True,
     )
 

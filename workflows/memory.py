@@ -1,0 +1,530 @@
+"""What a monitor knows of its job, and how every message changes it. Pure: no clock, no Temporal call.
+
+The workflow around it only moves messages in and signals out: all of this can be tested without a server.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from relight.contracts import (
+    Anomaly,
+    Attempt,
+    Cause,
+    Diagnosis,
+    JobInfo,
+    JobState,
+    Model,
+    Outcome,
+    Progress,
+    RecoveryOutcome,
+    Role,
+    Source,
+    Symptom,
+    TrainingJob,
+)
+from relight.contracts.messages import (
+    LEASE,
+    AttemptEvent,
+    AttemptReport,
+    EndReason,
+    ModeChange,
+    MonitorState,
+    MonitorStatus,
+    Note,
+    RecoveryNews,
+    RecoveryRecord,
+)
+from relight.contracts.steps import PollResult
+from relight.diagnosis.verdict import diagnose
+from relight.policy.attempts import Relation, relation
+from relight.policy.ledger import count_try
+from relight.policy.plan import nothing_to_recover
+
+MAX_SEEN = 1000
+MAX_INBOX = 50
+MAX_EVIDENCE = 6
+"""Evidence kept of one anomaly: a full inbox stays far below the size that Temporal allows an input."""
+MAX_SUSPECTS = 64
+MAX_RECORDS = 20
+MAX_FORWARDED = 50
+"""Late anomalies that one recovery is told of."""
+
+PROMPT_SETTLE = timedelta(milliseconds=300)
+"""Settle window once a trusted source has spoken and a cause is known."""
+TERMINAL_SETTLE = timedelta(seconds=1)
+"""Settle window once a trusted source has spoken: the log may still tell why."""
+SOON = timedelta(seconds=3)
+"""When to look at the scheduler after an end whose reason is not known yet."""
+GONE_AFTER = 2
+"""Looks that find no such job before the monitor believes it."""
+
+_ENDS = {
+    JobState.COMPLETED: EndReason.COMPLETED,
+    JobState.CANCELLED: EndReason.CANCELLED,
+    JobState.TIMEOUT: EndReason.TIME_LIMIT,
+    JobState.DEADLINE: EndReason.TIME_LIMIT,
+}
+
+
+class Forward(Model):
+    """A signal to send to an open recovery."""
+
+    recovery_id: str
+    signal: str
+    message: Model
+
+
+class Memory:
+    """The job and the state of one monitor. Both travel through continue-as-new; nothing else may."""
+
+    def __init__(self, job: TrainingJob, state: MonitorState) -> None:
+        self.job = job
+        self.state = state
+        self.forwards: list[Forward] = []
+        """To be sent before the monitor renews itself."""
+
+    # What is known
+
+    @property
+    def open_recovery(self) -> RecoveryRecord | None:
+        """The recovery that is under way. There is one at a time: newer attempts wait for its end."""
+        return self.state.active[0] if self.state.active else None
+
+    def due(self) -> datetime | None:
+        """When something is to be done next, if no message comes before."""
+        times = [record.lease for record in self.state.active]
+        if self.state.next_poll is not None:
+            times.append(self.state.next_poll)
+        if self._may_start() and self.state.settle_until is not None:
+            times.append(self.state.settle_until)
+        return min(times, default=None)
+
+    def settled(self, now: datetime) -> bool:
+        """The anomalies in the inbox shall now become a diagnosis."""
+        until = self.state.settle_until
+        return self._may_start() and until is not None and until <= now
+
+    def status(self) -> MonitorStatus:
+        """The answer to the query `status`."""
+        state = self.state
+        return MonitorStatus(
+            job=self.job,
+            state=self._state_word(),
+            progress=state.progress,
+            open_recoveries=tuple(record.recovery_id for record in state.active),
+            signals=state.signals,
+            duplicates=state.duplicates,
+            stale=state.stale,
+            missed=state.missed,
+            renewals=state.renewals,
+            malformed=state.malformed,
+            lost=state.lost,
+            recoveries=state.recoveries,
+            end=state.end,
+            end_detail=state.end_detail,
+        )
+
+    def _state_word(self) -> str:
+        record = self.open_recovery
+        if record is not None and record.state == "awaiting-approval":
+            return "awaiting-approval"
+        if record is not None:
+            return "recovering"
+        if self.state.end is not None:
+            return "ended"
+        if self.state.paused:
+            return "paused"
+        return "settling" if self.state.settle_until is not None else "watching"
+
+    def _may_start(self) -> bool:
+        return not (self.state.paused or self.state.active or self.state.end)
+
+    # Messages
+
+    def count_signal(self) -> None:
+        """A signal came, whatever it says."""
+        self._set(signals=self.state.signals + 1)
+
+    def hear_malformed(self) -> None:
+        """A signal came whose payload says nothing that can be understood."""
+        self._set(malformed=self.state.malformed + 1)
+
+    def hear_anomaly(self, anomaly: Anomaly, now: datetime) -> None:
+        """Takes an anomaly in: once, if it is about an attempt that still matters."""
+        if anomaly.anomaly_id in self.state.seen:
+            self._set(duplicates=self.state.duplicates + 1)
+            return
+        self._set(seen=(*self.state.seen, anomaly.anomaly_id)[-MAX_SEEN:])
+        how = relation(self.job.attempt, anomaly.attempt)
+        record = self.open_recovery
+        if how is Relation.OLDER or (how is Relation.OTHER and record is None):
+            self._set(stale=self.state.stale + 1)
+            return
+        anomaly = anomaly.model_copy(
+            update={
+                "evidence": anomaly.evidence[:MAX_EVIDENCE],
+                "suspects": anomaly.suspects[:MAX_SUSPECTS],
+            }
+        )
+        if how is Relation.SAME and record is not None:
+            self._forward_evidence(record, anomaly)
+            return
+        if how is Relation.NEWER and record is None:
+            self._adopt(anomaly.attempt, (), now)
+        self._put(anomaly)
+        self._settle(now)
+
+    def hear_attempt(self, report: AttemptReport, now: datetime) -> None:
+        """Takes in how an attempt goes. A repeat changes nothing."""
+        how = relation(self.job.attempt, report.attempt)
+        record = self.open_recovery
+        if how is Relation.OLDER or (how is Relation.OTHER and record is None):
+            self._set(stale=self.state.stale + 1)
+            return
+        if report.event is AttemptEvent.PROGRESS:
+            self._hear_progress(report, how, now)
+            return
+        known = {(known.attempt, known.event, known.state) for known in self.state.attempts}
+        if (report.attempt, report.event, report.state) in known:
+            self._set(duplicates=self.state.duplicates + 1)
+            return
+        self._set(attempts=(*self.state.attempts, report)[-MAX_RECORDS:])
+        if record is not None:
+            self._forward(record, "report_attempt", report)
+            return
+        if how is Relation.NEWER:
+            self._adopt(report.attempt, report.nodes, now)
+        elif report.nodes and report.event is AttemptEvent.STARTED:
+            self.job = self.job.model_copy(update={"nodes": report.nodes})
+        if report.event is AttemptEvent.ENDED:
+            self._hear_end(report, now)
+
+    def hear_recovery_ended(self, outcome: RecoveryOutcome, now: datetime) -> None:
+        """Closes a recovery, takes over the attempt it made, and draws the conclusion from its outcome."""
+        record = next((r for r in self.state.active if r.recovery_id == outcome.recovery_id), None)
+        if record is None:
+            self._set(duplicates=self.state.duplicates + 1)
+            return
+        self._close(record.model_copy(update={"outcome": outcome, "state": "ended"}))
+        if outcome.times.acted is not None:
+            tried = count_try(self.state.ledgers, outcome.root_key, outcome.cause, outcome.lost_from_step)
+            self._set(ledgers=tried)
+        if outcome.outcome in {Outcome.HELD, Outcome.STOPPED}:
+            self._end(EndReason.STOPPED, outcome.reason)
+            return
+        if outcome.new_attempt is not None and outcome.new_attempt != self.job.attempt:
+            self._adopt(outcome.new_attempt, (), now)
+        self._catch_up(now)
+        if outcome.outcome is not Outcome.RESUMED:
+            self._look_soon(now)
+
+    def hear_recovery_lost(self, recovery_id: str, now: datetime) -> None:
+        """A recovery is gone and never reported: terminated, or silent beyond its lease."""
+        record = next((r for r in self.state.active if r.recovery_id == recovery_id), None)
+        if record is None:
+            return
+        self._close(record.model_copy(update={"state": "lost"}))
+        self._set(lost=self.state.lost + 1)
+        self._catch_up(now)
+        self._look_soon(now)
+
+    def hear_recovery_news(self, news: RecoveryNews) -> None:
+        """A recovery began or ended waiting for a person."""
+        self._set(
+            active=tuple(
+                r.model_copy(update={"state": news.state}) if r.recovery_id == news.recovery_id else r
+                for r in self.state.active
+            )
+        )
+
+    def hear_mode(self, change: ModeChange) -> None:
+        """Changes what relight may do by itself, for open recoveries too."""
+        self.job = self.job.model_copy(update={"mode": change.mode})
+        self.forward_to_all("set_mode", change)
+
+    def hear_pause(self, paused: bool, note: Note) -> None:
+        """Starts no recovery while paused, and open ones wait before their next mutating step."""
+        self._set(paused=paused)
+        self.forward_to_all("pause" if paused else "unpause", note)
+
+    def hear_unwatch(self, note: Note) -> None:
+        """Ends the monitor; an open recovery steps back before its next mutating step."""
+        who = note.by or "somebody"
+        self._end(EndReason.UNWATCHED, f"{who}: {note.reason}" if note.reason else f"by {who}")
+        self.forward_to_all("unwatch", note)
+
+    def forward_to_all(self, signal: str, message: Model) -> None:
+        """Passes a person's word on to the open recovery, if there is one."""
+        for record in self.state.active:
+            self._forward(record, signal, message)
+
+    # The monitor's own look at the scheduler
+
+    def hear_look(self, result: PollResult, now: datetime) -> None:
+        """Takes in what the scheduler says itself. No answer (`known` is None) concludes nothing."""
+        if result.known is None or self.state.end is not None:
+            return
+        info = result.info
+        seen = info.attempt(self.job.cluster) if info is not None else None
+        how = relation(self.job.attempt, seen) if seen is not None else None
+        if result.known is False or how in {Relation.OLDER, Relation.OTHER}:
+            self._hear_unknown_job(result.text)
+            return
+        self._set(unknown_polls=0)
+        if info is None or seen is None:
+            return
+        if info.state.is_over and not info.state.is_failure:
+            self.hear_attempt(_report(info, seen, AttemptEvent.ENDED, now), now)
+        elif info.state is JobState.RUNNING and (how is Relation.NEWER or info.nodes != self.job.nodes):
+            self.hear_attempt(_report(info, seen, AttemptEvent.STARTED, now), now)
+        if result.anomaly is not None:
+            self._hear_fault_found(result.anomaly, info, seen, now)
+
+    def _hear_unknown_job(self, text: str) -> None:
+        self._set(unknown_polls=self.state.unknown_polls + 1)
+        if self.state.unknown_polls >= GONE_AFTER and not self.state.active:
+            self._end(EndReason.GONE, text or "the scheduler knows no such job")
+
+    def _hear_fault_found(self, anomaly: Anomaly, info: JobInfo, seen: Attempt, now: datetime) -> None:
+        outcomes = [r.outcome for r in self.state.ended_recoveries if r.attempt == seen and r.outcome]
+        heard_before = anomaly.anomaly_id in self.state.seen
+        if outcomes and info.state.is_failure and not self.state.active:
+            last = outcomes[-1]
+            if heard_before or last.outcome in {Outcome.REJECTED, Outcome.EXPIRED}:
+                # A recovery has dealt with this very attempt and did not bring it back: asking again is idle.
+                detail = f"{info.state.value}; recovery {last.outcome.value}: {last.reason}"
+                self._end(EndReason.STOPPED, detail)
+                return
+        if heard_before:
+            return
+        handled = (
+            any(outcome.outcome is not Outcome.REFUTED for outcome in outcomes)
+            or any(r.attempt == seen for r in self.state.active)
+            or any(a.attempt == seen and a.role is Role.ROOT for a in self.state.inbox)
+        )
+        if not handled:
+            self._set(missed=self.state.missed + 1)
+        self.hear_anomaly(anomaly, now)
+
+    def poll_at(self, when: datetime) -> None:
+        """Sets the time of the next look at the scheduler."""
+        if self.state.end is None:
+            self._set(next_poll=when)
+
+    def hear_snapshot_saved(self) -> None:
+        """What it takes to submit the job again has been saved."""
+        self._set(snapshot_saved=True)
+
+    # Recoveries
+
+    def diagnose(self) -> tuple[Diagnosis, tuple[Anomaly, ...]]:
+        """One diagnosis for what is in the inbox, and the anomalies it was made from."""
+        anomalies = tuple(a for a in self.state.inbox if a.attempt == self.job.attempt)
+        diagnosis = diagnose(anomalies, self.job)
+        if diagnosis.progress is None:
+            diagnosis = diagnosis.model_copy(update={"progress": self._progress_for(diagnosis)})
+        return diagnosis, anomalies
+
+    def _progress_for(self, diagnosis: Diagnosis) -> Progress | None:
+        """Where training stood: an attempt that printed no step failed to pass the furthest earlier one."""
+        if self.state.progress is not None:
+            return self.state.progress
+        if self.state.furthest_step is None:
+            return None
+        return Progress(step=self.state.furthest_step, at=diagnosis.occurred_at)
+
+    def set_aside(self, now: datetime) -> None:
+        """Empties the inbox of a diagnosis that needs no recovery."""
+        self._set(inbox=(), settle_until=None)
+        self._look_soon(now)
+
+    def open(self, recovery_id: str, diagnosis: Diagnosis, now: datetime) -> RecoveryRecord:
+        """Registers a recovery, before it is started: its end may be heard before the start is."""
+        record = RecoveryRecord(
+            recovery_id=recovery_id,
+            anomaly_ids=diagnosis.anomaly_ids[:MAX_RECORDS],
+            started=now,
+            lease=now + LEASE + self._longest_wait(),
+            attempt=self.job.attempt,
+            symptom=diagnosis.symptom,
+        )
+        self._set(
+            active=(*self.state.active, record),
+            inbox=(),
+            settle_until=None,
+            recoveries=self.state.recoveries + 1,
+        )
+        return record
+
+    def forget(self, record: RecoveryRecord) -> None:
+        """The recovery had been started before: it is not ours to wait for."""
+        self._set(
+            active=tuple(r for r in self.state.active if r.recovery_id != record.recovery_id),
+            duplicates=self.state.duplicates + 1,
+            recoveries=self.state.recoveries - 1,
+        )
+
+    def needs_recovery(self, diagnosis: Diagnosis) -> bool:
+        """A person's no to the same root of the same attempt stands; and some ends are wanted."""
+        if nothing_to_recover(diagnosis):
+            return False
+        return not any(
+            r.attempt == self.job.attempt
+            and r.outcome is not None
+            and r.outcome.outcome is Outcome.REJECTED
+            and r.outcome.root_key == diagnosis.root_key
+            for r in self.state.ended_recoveries
+        )
+
+    def sweep(self, now: datetime) -> None:
+        """Gives up recoveries beyond their lease."""
+        for record in self.state.active:
+            if record.lease <= now:
+                self.hear_recovery_lost(record.recovery_id, now)
+
+    def _longest_wait(self) -> timedelta:
+        policy = self.job.policy
+        return policy.approval_deadline + policy.queue_window + policy.verify_window + policy.drain_window
+
+    # How the above is done
+
+    def _hear_progress(self, report: AttemptReport, how: Relation, now: datetime) -> None:
+        record = self.open_recovery
+        progress = report.progress
+        if progress is None:
+            return
+        if record is not None:
+            # A hang that goes on was none: its recovery must hear of it.
+            if how is Relation.SAME and record.symptom is Symptom.HANG:
+                self._forward(record, "report_attempt", report)
+            return
+        if how is Relation.NEWER:
+            self._adopt(report.attempt, (), now)
+        self._note_progress(progress)
+
+    def _note_progress(self, progress: Progress) -> None:
+        if self.state.progress is None or progress.at >= self.state.progress.at:
+            self._set(progress=progress)
+        self._set(furthest_step=max(progress.step, self.state.furthest_step or progress.step))
+
+    def _hear_end(self, report: AttemptReport, now: datetime) -> None:
+        reason = _ENDS.get(report.state) if report.state is not None else None
+        if reason is not None:
+            self._end(reason, report.reason)
+        elif report.state is not JobState.PREEMPTED and self.state.settle_until is None:
+            # It failed, and no anomaly says why yet: ask the scheduler, in case none comes.
+            self._look_soon(now)
+
+    def _put(self, anomaly: Anomaly) -> None:
+        inbox = [*self.state.inbox, anomaly]
+        if len(inbox) > MAX_INBOX:
+            # The last of the least telling: early anomalies and trusted roots say most about the cause.
+            worst = max(range(len(inbox)), key=lambda i: (_telling(inbox[i]), i))
+            del inbox[worst]
+            self._set(overflow=self.state.overflow + 1)
+        self._set(inbox=tuple(inbox))
+        if anomaly.progress is not None and anomaly.attempt == self.job.attempt:
+            self._note_progress(anomaly.progress)
+
+    def _settle(self, now: datetime) -> None:
+        """Sets when the inbox becomes a diagnosis. A cascade waits for its root: it explains nothing."""
+        mine = [a for a in self.state.inbox if a.attempt == self.job.attempt]
+        roots = [a for a in mine if a.role is Role.ROOT]
+        if not roots or self.state.active:
+            self._set(settle_until=None)
+            return
+        window = self.job.policy.settle
+        if any(_is_trusted(a) for a in mine):
+            known = any(a.cause is not Cause.UNKNOWN for a in roots)
+            window = min(window, PROMPT_SETTLE if known else TERMINAL_SETTLE)
+        until = now + window
+        if self.state.settle_until is not None:
+            until = min(until, self.state.settle_until)
+        self._set(settle_until=until)
+
+    def _adopt(self, attempt: Attempt, nodes: Iterable[str], now: datetime) -> None:
+        """Makes this attempt the current one; what is in the inbox of another is stale."""
+        nodes = tuple(nodes) or self.job.nodes
+        self.job = self.job.model_copy(update={"attempt": attempt, "nodes": nodes})
+        kept = tuple(a for a in self.state.inbox if relation(attempt, a.attempt) in _STILL_MATTERS)
+        self._set(
+            inbox=kept,
+            stale=self.state.stale + len(self.state.inbox) - len(kept),
+            progress=None,
+            settle_until=None,
+            unknown_polls=0,
+        )
+        self._settle(now)
+
+    def _close(self, record: RecoveryRecord) -> None:
+        self._set(
+            active=tuple(r for r in self.state.active if r.recovery_id != record.recovery_id),
+            ended_recoveries=(*self.state.ended_recoveries, record)[-MAX_RECORDS:],
+        )
+        self.forwards = [f for f in self.forwards if f.recovery_id != record.recovery_id]
+
+    def _catch_up(self, now: datetime) -> None:
+        """After a recovery: takes in what was told of attempts and waited for its end."""
+        told = [(r.attempt, r.nodes) for r in self.state.attempts]
+        told += [(a.attempt, ()) for a in self.state.inbox]
+        for attempt, nodes in told:
+            if relation(self.job.attempt, attempt) is Relation.NEWER:
+                self._adopt(attempt, nodes, now)
+            elif attempt == self.job.attempt and nodes:
+                self.job = self.job.model_copy(update={"nodes": nodes})
+        current = tuple(a for a in self.state.inbox if a.attempt == self.job.attempt)
+        self._set(inbox=current, stale=self.state.stale + len(self.state.inbox) - len(current))
+        self._settle(now)
+        for report in self.state.attempts:
+            if report.attempt == self.job.attempt and report.event is AttemptEvent.ENDED:
+                self._hear_end(report, now)
+
+    def _forward_evidence(self, record: RecoveryRecord, anomaly: Anomaly) -> None:
+        if len(record.anomaly_ids) >= MAX_FORWARDED:
+            self._set(overflow=self.state.overflow + 1)
+            return
+        told = record.model_copy(update={"anomaly_ids": (*record.anomaly_ids, anomaly.anomaly_id)})
+        self._set(active=tuple(told if r.recovery_id == record.recovery_id else r for r in self.state.active))
+        self._forward(record, "report_anomaly", anomaly)
+
+    def _forward(self, record: RecoveryRecord, signal: str, message: Model) -> None:
+        self.forwards.append(Forward(recovery_id=record.recovery_id, signal=signal, message=message))
+
+    def _look_soon(self, now: datetime) -> None:
+        soon = now + min(SOON, self.job.policy.poll)
+        if self.state.next_poll is None or soon < self.state.next_poll:
+            self.poll_at(soon)
+
+    def _end(self, reason: EndReason, detail: str) -> None:
+        if self.state.end is None:
+            self._set(end=reason, end_detail=detail, inbox=(), settle_until=None, next_poll=None)
+
+    def _set(self, **changes: object) -> None:
+        self.state = self.state.model_copy(update=changes)
+
+
+_STILL_MATTERS = {Relation.SAME, Relation.NEWER}
+
+
+def _is_trusted(anomaly: Anomaly) -> bool:
+    return any(e.source in {Source.SCHEDULER, Source.KERNEL, Source.NVML} for e in anomaly.evidence)
+
+
+def _telling(anomaly: Anomaly) -> int:
+    """0 is the most telling."""
+    if anomaly.role is Role.ROOT:
+        return 0 if _is_trusted(anomaly) else 1
+    return 2 if anomaly.role is Role.CASCADE else 3
+
+
+def _report(info: JobInfo, attempt: Attempt, event: AttemptEvent, now: datetime) -> AttemptReport:
+    at = info.end_time if event is AttemptEvent.ENDED else info.start_time
+    return AttemptReport(
+        attempt=attempt,
+        event=event,
+        at=at or now,
+        state=info.state,
+        reason=info.reason,
+        exit_code=info.exit_code,
+        nodes=info.nodes,
+    )
