@@ -52,7 +52,7 @@ class WatchedJob:
         return self.watch.attempt.job_id
 
     def logs(self, catalogue: Catalogue, settings: Settings) -> JobLogs | None:
-        """Its logs. None while the scheduler has not said yet where they are: what is in them then is history."""
+        """Its logs; None until the scheduler says where they are: what is there then is history."""
         patterns = self.watch.log_patterns
         if self._logs is not None:
             self._logs.follow(patterns)

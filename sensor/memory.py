@@ -48,8 +48,8 @@ class Memory(BaseModel):
     started_told: bool = False
     end_told: bool = False
     progress_told_at: UtcDatetime | None = None
-    hang_told: bool = False
-    """The present silence was reported; progress takes it back."""
+    silence_told: bool = False
+    """The present silence was reported, or what explains it; progress takes it back."""
     crashes_told: int = 0
     nodes_lost_told: tuple[str, ...] = ()
     requeue: "Requeue | None" = None

@@ -2,8 +2,9 @@
 
 `{"relight": {"policy": NAME, "checkpoints": DIR, "logs": GLOB or [GLOB, ...], "mode": "observe",
 "run": NAME}}`, every key optional, or the form of NVIDIA's Autonomous Job Recovery,
-`{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": N}}`. The job's user writes it, so it can ask for less than the settings allow, never
-for more.
+`{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": N}}`.
+
+The job's user writes it, so it can ask for less than the settings allow, never for more.
 """
 
 import json

@@ -177,7 +177,7 @@ class Sensor:
     def _hear_watched(self, monitor: str, job: TrainingJob) -> None:
         known = self._jobs.get(monitor)
         if known is not None:
-            if known.watch.job != job:
+            if known.watch.job != job and not known.busy:  # else with the next list
                 known.watch.change_job(job)
             return
         log.info("watching", monitor=monitor, job=job.attempt.label)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from relight.contracts import Anomaly, Attempt, JobInfo, JobState, TrainingJob
+from relight.contracts import Anomaly, Attempt, JobInfo, JobState, Role, TrainingJob
 from relight.contracts.messages import AttemptEvent, AttemptReport
 from relight.diagnosis.findings import Finding, PhaseLine, StepLine
 from relight.policy.attempts import Relation, relation
@@ -144,8 +144,8 @@ class JobWatch:
                 )
 
     def _hear_progress_after_silence(self) -> None:
-        if self.memory.hang_told:
-            self.memory.hang_told = False
+        if self.memory.silence_told:
+            self.memory.silence_told = False
             self.memory.progress_told_at = None  # the monitor must hear at once that it was no hang
 
     def _hear_scheduler(self, view: View, now: datetime, messages: list[Message]) -> None:
@@ -257,6 +257,8 @@ class JobWatch:
         anomaly = rank_crash(valid, self.attempt, memory.progress, now, more=more)
         if anomaly is not None:
             memory.crashes_told += 1
+            # The silence that follows is explained, unless only consequences were seen.
+            memory.silence_told = memory.silence_told or anomaly.role is Role.ROOT
             messages.append(anomaly_message(anomaly))
 
     def _judge_end(self, view: View, now: datetime, messages: list[Message]) -> None:
@@ -276,7 +278,7 @@ class JobWatch:
     def _judge_silence(self, reading: Reading, view: View, now: datetime, messages: list[Message]) -> None:
         """A silence is one only if the scheduler has just said that the attempt runs, and all is read."""
         memory = self.memory
-        if memory.hang_told or not self.is_running or not self._knows_after(now - FRESH, view, now):
+        if memory.silence_told or not self.is_running or not self._knows_after(now - FRESH, view, now):
             return
         if reading.behind or not reading.files or candidates(memory.pending):
             return
@@ -285,7 +287,7 @@ class JobWatch:
             return
         anomaly = no_progress(memory, self.job.policy, self.attempt, view.nodes, now)
         if anomaly is not None:
-            memory.hang_told = True
+            memory.silence_told = True
             messages.append(anomaly_message(self._with_context(anomaly)))
 
     def _with_context(self, anomaly: Anomaly) -> Anomaly:
