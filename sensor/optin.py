@@ -31,7 +31,7 @@ def opted_in(info: JobInfo, cluster: str, settings: Settings) -> TrainingJob | N
     """
     try:
         comment = json.loads(info.comment) if info.comment.lstrip().startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(comment, dict):
         return None

@@ -1,0 +1,169 @@
+"""From bytes to events: what a restarted sensor reads, and with which times."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relight.diagnosis.catalogue import Catalogue
+from relight.diagnosis.findings import Finding, StepLine
+from sensor.follow import Position
+from sensor.reading import JobLogs, Seen
+
+CATALOGUE = Catalogue.load()
+NOW = datetime(2026, 12, 2, 6, 0, tzinfo=UTC)
+
+
+def line(step: int, seconds: float = 0.0) -> str:
+    at = datetime(2026, 12, 2, 5, 0, tzinfo=UTC) + timedelta(seconds=seconds)
+    return (
+        f"[{at:%Y-%m-%d %H:%M:%S}] iteration {step:8d}/ 100000 | elapsed time per iteration (ms): 101.2 | "
+        "lm loss: 1.23E+00 |\n"
+    )
+
+
+TRACEBACK = (
+    "[rank3]: Traceback (most recent call last):\n"
+    '[rank3]:   File "/home/anna/train.py", line 12, in main\n'
+    "[rank3]:     raise RuntimeError('boom')\n"
+    "[rank3]: RuntimeError: boom\n"
+)
+
+
+class Reader:
+    """Looks at one file, and can be killed and started again."""
+
+    def __init__(self, file: Path, positions: list[Position] | None = None, *, fresh: bool = False) -> None:
+        self.file = file
+        self.logs = JobLogs(CATALOGUE, [str(file)], positions or [], fresh=fresh)
+        self.logs.place(["node01", "node02"], 2)
+        self.saved: dict[str, Position] = {p.file_id: p for p in positions or []}
+        self.seconds = 0.0
+
+    def look(self, after: float = 1.0) -> list[Seen]:
+        seen: list[Seen] = []
+        self.seconds += after
+        while True:
+            reading = self.logs.look(self.seconds, NOW + timedelta(seconds=self.seconds))
+            seen += reading.seen
+            for file_id in reading.gone:
+                self.saved.pop(file_id, None)
+            for position in reading.positions:
+                self.saved[position.file_id] = Position.model_validate_json(position.model_dump_json())
+            if not reading.behind:
+                return seen
+
+    def killed(self) -> "Reader":
+        return Reader(self.file, [p.model_copy() for p in self.saved.values()])
+
+
+def test_a_traceback_is_one_finding_with_the_node_of_its_rank(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text(line(1) + TRACEBACK)
+    seen = [s.event for s in Reader(file).look()]
+    assert [type(e) for e in seen] == [StepLine, Finding]
+    assert isinstance(seen[1], Finding)
+    assert (seen[1].rank, seen[1].node, seen[1].ends_rank) == (3, "node02", True)
+
+
+def test_a_traceback_that_a_restart_cuts_in_two_is_found_once(tmp_path: Path) -> None:
+    text = line(1) + TRACEBACK + line(2)
+    whole = (tmp_path / "whole.log").resolve()
+    whole.write_text(text)
+    expected = [(type(s.event), s.event.offset, s.event.line) for s in Reader(whole).look()]
+    for cut in range(len(text)):
+        file = tmp_path / f"{cut}.log"
+        file.write_text(text[:cut])
+        reader = Reader(file)
+        seen = reader.look()
+        with file.open("a") as f:
+            f.write(text[cut:])
+        seen += reader.killed().look()
+        assert [(type(s.event), s.event.offset, s.event.line) for s in seen] == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.integers(1, 3), min_size=1, max_size=15),
+    kills=st.sets(st.integers(0, 14)),
+    cut=st.integers(0, 150),
+)
+def test_any_number_of_restarts_reads_every_step_once(
+    tmp_path_factory: object, steps: list[int], kills: set[int], cut: int
+) -> None:
+    file = tmp_path_factory.mktemp("r") / "a.log"  # type: ignore[attr-defined]
+    file.write_text("")
+    reader, seen, number, rest = Reader(file), [], 0, ""
+    for look, count in enumerate(steps):
+        text = rest + "".join(line(number + n) for n in range(1, count + 1))
+        number += count
+        text, rest = text[: len(text) - cut], text[len(text) - cut :] if cut else ""
+        with file.open("a") as f:
+            f.write(text)
+        seen += reader.look()
+        if look in kills:
+            reader = reader.killed()
+    with file.open("a") as f:
+        f.write(rest)
+    seen += reader.look()
+    assert [s.event.step for s in seen if isinstance(s.event, StepLine)] == list(range(1, number + 1))
+
+
+def test_junk_and_a_line_of_a_megabyte_do_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_bytes(
+        bytes(range(256)) * 40
+        + b"\n"
+        + b"x" * (1 << 20)
+        + b"\n"
+        + line(1).encode()
+        + b"\0" * 1000
+        + b"\n"
+        + line(2).encode()
+    )
+    seen = Reader(file).look()
+    assert [s.event.step for s in seen if isinstance(s.event, StepLine)] == [1, 2]
+
+
+def test_lines_that_nobody_saw_come_are_seen_now_but_keep_their_distances(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("".join(line(n, seconds=2.0 * n) for n in range(1, 11)))
+    seen = Reader(file, fresh=True).look()
+    assert all(s.historic for s in seen)
+    assert seen[-1].at == NOW + timedelta(seconds=1)
+    assert {b.at - a.at for a, b in pairwise(seen)} == {timedelta(seconds=2)}
+
+
+def test_live_lines_are_seen_when_they_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text(line(1))
+    reader = Reader(file)
+    reader.look()
+    with file.open("a") as f:
+        f.write(line(2, 100) + line(3, 200))
+    assert [s.at for s in reader.look(0.25)] == [NOW + timedelta(seconds=1.25)] * 2
+
+
+def test_an_unfinished_last_line_counts_when_the_file_is_rewritten(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text(line(1) + line(2).rstrip("\n"))
+    reader = Reader(file)
+    assert [s.event.step for s in reader.look() if isinstance(s.event, StepLine)] == [1]
+    file.write_text(line(3))
+    assert [s.event.step for s in reader.look() if isinstance(s.event, StepLine)] == [2, 3]
+
+
+def test_a_new_allocation_places_ranks_anew_and_tells_nothing_twice(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text(line(1) + TRACEBACK)
+    reader = Reader(file)
+    reader.look()
+    reader.logs.place(["node03", "node04"], 2)
+    assert reader.look() == []
+    with file.open("a") as f:
+        f.write(TRACEBACK.replace("boom", "again"))
+    (seen,) = reader.look()
+    assert isinstance(seen.event, Finding)
+    assert seen.event.node == "node04"
