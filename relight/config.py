@@ -13,10 +13,11 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -39,6 +40,10 @@ CONFIG_VARIABLE = "RELIGHT_CONFIG"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+_file_to_read: ContextVar[Path | None] = ContextVar("settings file", default=None)
+"""Set while `load_settings` constructs the settings: pydantic reads sources inside the constructor."""
 
 
 class ConfigError(Exception):
@@ -134,7 +139,6 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
-    toml_file: ClassVar[Path | None] = None
 
     cluster: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
     """This cluster's name in ids and in the web UI; empty: the scheduler's own name for it."""
@@ -175,7 +179,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags beat the environment, which beats the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.toml_file)
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file_to_read.get())
 
     def policy(self, name: str = "default") -> Policy:
         """The policy of this name.
@@ -248,8 +252,9 @@ def load_settings(config_file: Path | None = None, **flags: object) -> Settings:
     """
     file = find_config_file(config_file)
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    token = _file_to_read.set(file)
     try:
-        return _reading(file)(**given)
+        return Settings(**given)
     except ValidationError as e:
         origins = _origins(file, given)
         raise ConfigError("; ".join(_problem(error, origins) for error in e.errors())) from e
@@ -259,6 +264,8 @@ def load_settings(config_file: Path | None = None, **flags: object) -> Settings:
         raise ConfigError(f"the settings file {file} is not valid TOML: {e}") from e
     except OSError as e:
         raise ConfigError(f"the settings file {file} cannot be read: {e.strerror or e}") from e
+    finally:
+        _file_to_read.reset(token)
 
 
 def effective(settings: Settings, config_file: Path | None = None, **flags: object) -> tuple[Setting, ...]:
@@ -285,18 +292,12 @@ def unknown_variables() -> tuple[str, ...]:
     return tuple(sorted(unknown))
 
 
-def _reading(file: Path | None) -> type[Settings]:
-    """Settings that read this file."""
-    return type("Settings", (Settings,), {"toml_file": file, "__module__": __name__})
-
-
 def _origins(file: Path | None, flags: Mapping[str, object]) -> dict[tuple[str, ...], str]:
     """The origin of each setting that is not a default."""
-    reading = _reading(file)
     origins: dict[tuple[str, ...], str] = {}
-    for key in _flat(TomlConfigSettingsSource(reading, file)(), ()):
+    for key in _flat(TomlConfigSettingsSource(Settings, file)(), ()):
         origins[key] = f"file {file}"
-    for key in _flat(EnvSettingsSource(reading)(), ()):
+    for key in _flat(EnvSettingsSource(Settings)(), ()):
         origins[key] = f"environment {ENV_PREFIX}{'__'.join(key).upper()}"
     for key in _flat(dict(flags), ()):
         origins[key] = "flag"

@@ -45,9 +45,9 @@ class Proof:
 def read_attempts(log: bytes) -> list[AttemptSteps]:
     """The attempts in a training log, oldest first."""
     starts = list(_START.finditer(log))
-    ends = [start.start() for start in starts[1:]] + [len(log)]
     attempts = []
-    for start, end in zip(starts, ends, strict=True):
+    for i, start in enumerate(starts):
+        end = starts[i + 1].start() if i + 1 < len(starts) else len(log)
         steps = _STEP.findall(log, start.end(), end)
         attempts.append(AttemptSteps(int(start[1] or 0), int(steps[-1]) if steps else None))
     return attempts

@@ -141,8 +141,12 @@ class DevServer:
         """Starts the process and returns at once.
 
         Raises:
-            DevServerError: there is no program to start.
+            DevServerError: there is no program to start, or a port is taken.
         """
+        for port in (self.port, self.ui_port):
+            # Or another server on it would answer in this one's place.
+            if port is not None and not port_is_free(port):
+                raise DevServerError(f"port {port} is taken: the Temporal dev server cannot use it")
         self.db.parent.mkdir(parents=True, exist_ok=True)
         argv = [
             str(find_temporal()), "server", "start-dev", "--ip", HOST, "--log-level", "warn",
@@ -169,7 +173,7 @@ class DevServer:
             DevServerError: it ended, or does not answer within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
-        while not self._healthy():
+        while not (self.alive and self._healthy()):
             if not self.alive:
                 raise DevServerError(f"the Temporal dev server ended at once: {self._last_words()}")
             if time.monotonic() > deadline:

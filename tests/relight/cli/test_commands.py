@@ -1,6 +1,7 @@
 """The commands against a real Temporal: monitors and recoveries are stand-ins in the states that matter."""
 
 import json
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -38,10 +39,12 @@ def watched(temporal: Temporal, job_id: str) -> TrainingJob:
 def waiting(temporal: Temporal, watched: TrainingJob, relight: Relight) -> TrainingJob:
     """A watched job whose recovery waits for a person."""
     temporal(lambda client: client.get_workflow_handle(monitor_id(watched.attempt)).signal("recover"))
-    for _ in range(50):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
         shown = json.loads(relight("show", watched.attempt.job_id, "--json").stdout)
-        if shown["recoveries"]:
+        if shown["recoveries"] and shown["recoveries"][0]["status"]:
             return watched
+        time.sleep(0.05)
     raise AssertionError("no recovery came")
 
 

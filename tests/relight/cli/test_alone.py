@@ -1,0 +1,81 @@
+"""What the command says where nothing answers, and what works nevertheless."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relight.cli.main import app
+from tests.relight.cli.conftest import Relight
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("jobs",), ("jobs", "--json"), ("show", "1"), ("approve", "1", "--yes"), ("reject", "1", "--yes"),
+        ("mode", "1", "act"), ("unwatch", "1"), ("setup",), ("watch", "1"),
+    ],
+)  # fmt: skip
+def test_no_temporal(alone: Relight, args: tuple[str, ...]) -> None:
+    done = alone(*args)
+    assert done.exit_code == 3
+    assert done.stdout == ""
+    [line] = done.stderr.strip().splitlines()
+    assert "no Temporal server answers at 127.0.0.1:" in line
+    assert "relight up" in line
+    assert "tonic" not in line
+
+
+def test_config_works_alone_and_tells_origins(alone: Relight, settings_file: Path) -> None:
+    found = {one["key"]: one for one in json.loads(alone("--cluster", "here", "config", "--json").stdout)}
+    assert found["scheduler"] == {"key": "scheduler", "value": "local", "origin": f"file {settings_file}"}
+    assert found["cluster"]["origin"] == "flag"
+    assert found["sensor.log_poll"] == {"key": "sensor.log_poll", "value": "250ms", "origin": "default"}
+    table = alone("config")
+    assert table.exit_code == 0
+    assert str(settings_file) in table.stdout
+
+
+def test_a_misspelt_variable_is_told(alone: Relight) -> None:
+    done = alone("config", RELIGHT_MODUS="act")
+    assert done.exit_code == 0
+    assert "RELIGHT_MODUS" in done.stderr
+
+
+def test_bad_settings_are_a_usage_error(alone: Relight, settings_file: Path) -> None:
+    settings_file.write_text("mode = 1")
+    done = alone("jobs")
+    assert done.exit_code == 2
+    assert "setting mode" in done.stderr
+
+
+def test_up_names_a_taken_port(alone: Relight) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = alone("up", "--port", taken.getsockname()[1])
+    assert done.exit_code == 1
+    assert "--port" in done.stderr
+
+
+def test_losing_a_node_is_for_the_local_scheduler_only(alone: Relight) -> None:
+    done = alone("demo", "--scheduler", "slurm-cli", "--fault", "node-loss")
+    assert done.exit_code == 2
+    assert "other people's jobs" in done.stderr
+
+
+def test_module_and_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "relight", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("relight ")
+
+
+def test_every_command_has_help(alone: Relight) -> None:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__
+        done = alone(name, "--help")
+        assert done.exit_code == 0, name
+        assert "Usage:" in done.stdout
