@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 
@@ -72,11 +73,11 @@ def _decide(ctx: typer.Context, job: str, decision: Decision, yes: bool, as_json
     async def work() -> DecisionResult:
         client = await invocation(ctx).client()
         waiting = await find_waiting(client, settings, job, decision.plan_digest)
-        if not as_json:
-            console().print("\n".join(plan_lines(waiting)))
+        out = Console(stderr=True, highlight=False) if as_json else console()
+        out.print("\n".join(plan_lines(waiting)))
         if not yes and sys.stdin.isatty():
             verb = "Approve" if decision.approved else "Reject"
-            if not typer.confirm(f"{verb} plan {waiting.plan_digest}?"):
+            if not typer.confirm(f"{verb} plan {waiting.plan_digest}?", err=as_json):
                 raise CommandError("nothing was decided", ExitCode.REFUSED)
         return await decide(client, waiting, decision)
 

@@ -168,10 +168,11 @@ async def read_job(
         )
     if checkpoints is not None and not checkpoints.is_dir():
         complain(f"there is no directory {checkpoints} yet, as seen from here", "warning")
+    cluster = settings.cluster or (await scheduler.version()).cluster
     return TrainingJob(
-        cluster=settings.cluster or (await scheduler.version()).cluster,
+        cluster=cluster,
         run=run or info.name or f"job {job_id}",
-        attempt=info.attempt(settings.cluster or (await scheduler.version()).cluster),
+        attempt=info.attempt(cluster),
         user=info.user,
         partition=info.partition,
         nodes=info.nodes,
