@@ -1,0 +1,1 @@
+"""Tests of the workflows, on a real Temporal server, with stub activities."""

@@ -1,0 +1,170 @@
+"""A real Temporal dev server for the session; a worker, and a world to script, for each test."""
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from relight.cli.devserver import DevServer
+from relight.contracts import RecoveryOutcome, TrainingJob
+from relight.contracts.ids import MONITOR_WORKFLOW, RECOVERY_WORKFLOW, recovery_id
+from relight.contracts.messages import (
+    MonitorInput,
+    MonitorResult,
+    MonitorStatus,
+    RecoveryInput,
+    RecoveryStatus,
+)
+from tests.workflows import samples
+from tests.workflows.world import World, activities
+from workflows import WORKFLOWS
+
+HISTORIES = Path(__file__).parent / "histories"
+PATIENCE = 40.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--save-histories", action="store_true", help="record tests/workflows/histories anew")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    with DevServer(tmp_path_factory.mktemp("temporal") / "temporal.db") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """Suggests a renewal after few events."""
+    config = {"limit.historyCount.suggestContinueAsNew": "60"}
+    with DevServer(tmp_path_factory.mktemp("temporal-small") / "temporal.db", config=config) as server:
+        yield server
+
+
+class Lab:
+    """One test's client, task queue and world."""
+
+    def __init__(self, client: Client, queue: str, world: World, save: bool) -> None:
+        self.client, self.queue, self.world, self._save = client, queue, world, save
+
+    async def watch(self, job: TrainingJob | None = None) -> WorkflowHandle[Any, MonitorResult]:
+        """Starts a monitor."""
+        job = job or samples.job()
+        return await self.client.start_workflow(
+            MONITOR_WORKFLOW,
+            MonitorInput(job=job),
+            id=f"job:{self.queue}",
+            task_queue=self.queue,
+            result_type=MonitorResult,
+        )
+
+    async def recover(
+        self, job: TrainingJob | None = None, **fields: Any
+    ) -> WorkflowHandle[Any, RecoveryOutcome]:
+        """Starts a recovery by itself, with no monitor."""
+        job = job or samples.job()
+        defaults: dict[str, Any] = {"monitor_id": "nobody", "diagnosis": samples.diagnosis()}
+        return await self.client.start_workflow(
+            RECOVERY_WORKFLOW,
+            RecoveryInput(job=job, **(defaults | fields)),
+            id=f"recover:{self.queue}",
+            task_queue=self.queue,
+            result_type=RecoveryOutcome,
+        )
+
+    def recovery(self, anomaly: str = "a1", restart: int = 0) -> WorkflowHandle[Any, RecoveryOutcome]:
+        """The recovery that a monitor started for this anomaly (it may not have yet)."""
+        workflow_id = recovery_id(samples.attempt(restart), anomaly)
+        return self.client.get_workflow_handle(workflow_id, result_type=RecoveryOutcome)
+
+    async def status(self, monitor: WorkflowHandle[Any, Any]) -> MonitorStatus:
+        return await monitor.query("status", result_type=MonitorStatus)
+
+    async def plan(self, recovery: WorkflowHandle[Any, Any]) -> RecoveryStatus:
+        """The recovery's status, once it waits for a person."""
+        return await self.until(
+            lambda: recovery.query("status", result_type=RecoveryStatus),
+            lambda status: status.state == "awaiting-approval",
+        )
+
+    async def until(self, ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+        """Asks until the answer is right."""
+        answer: Any = None
+        for _ in range(int(PATIENCE / 0.05)):
+            try:
+                answer = await ask()
+            except RPCError as error:
+                answer = error
+            else:
+                if holds(answer):
+                    return answer
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"not within {PATIENCE} s; last: {answer}")
+
+    async def until_status(
+        self, monitor: WorkflowHandle[Any, Any], holds: Callable[[MonitorStatus], bool]
+    ) -> MonitorStatus:
+        status: MonitorStatus = await self.until(lambda: self.status(monitor), holds)
+        return status
+
+    async def save(self, name: str, *handles: WorkflowHandle[Any, Any]) -> None:
+        """Keeps the histories of a scenario for the replay test, if asked to on the command line."""
+        if not self._save:
+            return
+        HISTORIES.mkdir(exist_ok=True)
+        for handle in handles:
+            history = await handle.fetch_history()
+            kind = "recovery" if handle.id.startswith("recover:") else "monitor"
+            text = re.sub(r'"identity": ?"[^"]*"', '"identity":"recorded"', history.to_json())
+            (HISTORIES / f"{name}.{kind}.json").write_text(text + "\n")
+
+
+async def connect(server: DevServer) -> Client:
+    return await Client.connect(server.address, data_converter=pydantic_data_converter)
+
+
+def worker(client: Client, queue: str, world: World) -> Worker:
+    return Worker(client, task_queue=queue, workflows=list(WORKFLOWS), activities=activities(world))
+
+
+@pytest.fixture
+def world() -> World:
+    samples.next_job()
+    return World()
+
+
+async def _lab(server: DevServer, world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    client = await connect(server)
+    queue = uuid.uuid4().hex[:8]
+    save = bool(request.config.getoption("--save-histories", default=False))
+    async with worker(client, queue, world):
+        yield Lab(client, queue, world, save)
+        await _end_open_workflows(client, queue)
+
+
+@pytest.fixture
+async def lab(server: DevServer, world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    async for one in _lab(server, world, request):
+        yield one
+
+
+@pytest.fixture
+async def small_lab(
+    small_server: DevServer, world: World, request: pytest.FixtureRequest
+) -> AsyncIterator[Lab]:
+    async for one in _lab(small_server, world, request):
+        yield one
+
+
+async def _end_open_workflows(client: Client, queue: str) -> None:
+    query = f"TaskQueue='{queue}' AND ExecutionStatus='Running'"
+    async for found in client.list_workflows(query):
+        await client.get_workflow_handle(found.id).terminate("the test is over")
