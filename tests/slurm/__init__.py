@@ -1,0 +1,1 @@
+"""A real Slurm cluster for the tests and the demo."""
