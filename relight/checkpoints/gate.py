@@ -8,7 +8,7 @@ from pathlib import Path
 from relight.checkpoints import headers, peers
 from relight.checkpoints.access import Access
 from relight.checkpoints.budget import Budget, Level, OverBudgetError
-from relight.checkpoints.layouts import LAYOUTS
+from relight.checkpoints.layouts import LAYOUTS, OTHER_NAMES
 from relight.checkpoints.layouts.base import Candidate, Kind, Layout, Problem, Structure
 from relight.checkpoints.report import CheckpointError, CheckpointState, Report, State
 from relight.checkpoints.stores import LocalStore, Store
@@ -76,13 +76,25 @@ def inspect_store(
 
 
 def _recognise(access: Access, name: str | None) -> tuple[Layout | None, list[Candidate]]:
-    known = {layout.name: layout for layout in LAYOUTS}
-    if name is not None and name not in known:
-        raise CheckpointError(f"there is no layout {name!r}; known layouts: {', '.join(sorted(known))}")
-    for layout in [known[name]] if name else LAYOUTS:
+    layouts = [layout_named(name)] if name else LAYOUTS
+    for layout in layouts:
         if candidates := layout.find(access.tree, access):
             return layout, candidates
     return None, []
+
+
+def layout_named(name: str) -> Layout:
+    """The layout of this name, or the one that the framework of this name uses.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    known = {layout.name: layout for layout in LAYOUTS}
+    layout = known.get(OTHER_NAMES.get(name, name))
+    if layout is None:
+        names = ", ".join(sorted([*known, *OTHER_NAMES]))
+        raise CheckpointError(f"there is no layout {name!r}; known layouts: {names}")
+    return layout
 
 
 def _nothing(access: Access, name: str | None) -> Report:

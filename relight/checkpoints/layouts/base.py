@@ -34,7 +34,7 @@ class Candidate:
     """What a name under the root claims to be: a checkpoint of some step."""
 
     name: str
-    """Relative to the root. A directory or a file."""
+    """Relative to the root: a directory, a file, or what the names of several files have in common."""
     files: tuple[File, ...]
     step: int | None = None
     epoch: int | None = None
@@ -46,7 +46,7 @@ class Candidate:
 
     def inside(self) -> Mapping[str, File]:
         """Files by their path within the candidate; a single file has the path ``."""
-        start = len(self.name) + 1
+        start = 0 if self.name == "." else len(self.name) + 1
         return {f.path[start:]: f for f in self.files}
 
 
@@ -116,15 +116,41 @@ def some(names: Sequence[str] | frozenset[str] | set[str], limit: int = 3) -> st
     return ", ".join(ordered[:limit]) + more
 
 
-TEMPORARY = re.compile(
-    r"^(?:\.|tmp[-_.])|(?:[-_.]tmp(?:[-_.]?\d+)?|\.partial|\.incomplete|\.part)$", re.IGNORECASE
-)
-"""Names of directories and files that a save renames when it ends."""
-
-
-def stepped(
-    tree: Tree, pattern: re.Pattern[str], *, directories: bool = True
-) -> list[tuple[Entry, re.Match[str]]]:
-    """The entries of the root whose whole name matches."""
-    found = ((e, pattern.fullmatch(e.name)) for e in tree.entries.values() if e.is_dir is directories)
+def stepped(tree: Tree, pattern: re.Pattern[str]) -> list[tuple[Entry, re.Match[str]]]:
+    """The directories directly under the root whose whole name matches."""
+    found = ((e, pattern.fullmatch(e.name)) for e in tree.entries.values() if e.is_dir)
     return [(e, m) for e, m in found if m]
+
+
+def singles(tree: Tree, pattern: re.Pattern[str]) -> list[tuple[File, re.Match[str]]]:
+    """The files directly under the root whose whole name matches; no links."""
+    found = (
+        (e.files[0], pattern.fullmatch(e.name))
+        for e in tree.entries.values()
+        if not e.is_dir and e.name not in tree.links
+    )
+    return [(f, m) for f, m in found if m]
+
+
+def join(*structures: Structure) -> Structure:
+    """One structure of several parts of a checkpoint: every part must be whole."""
+    needed: list[File] = []
+    parts: dict[str, Sequence[tuple[int, int]]] = {}
+    for structure in structures:
+        needed += structure.needed or ()
+        parts.update(structure.parts)
+    return Structure(
+        problems=[p for s in structures for p in s.problems],
+        committed=all(s.committed for s in structures),
+        needed=needed if all(s.needed is not None for s in structures) else None,
+        parts=parts,
+        inventory=all(s.inventory for s in structures),
+        step=next((s.step for s in structures if s.step is not None), None),
+        checked=list(dict.fromkeys(c for s in structures for c in s.checked)),
+    )
+
+
+def under(inside: Mapping[str, File], directory: str) -> dict[str, File]:
+    """The files beneath a directory of a candidate, by their path within it; `` is the candidate itself."""
+    start = f"{directory}/" if directory else ""
+    return {p[len(start) :]: f for p, f in inside.items() if p.startswith(start)}

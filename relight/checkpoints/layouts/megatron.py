@@ -5,11 +5,11 @@ model-parallel rank; `torch_dist`, a PyTorch distributed checkpoint with `common
 `zarr`, its forerunner. The tracker is written after the save ended.
 """
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 
 from relight.checkpoints.access import Access
+from relight.checkpoints.layouts import dcp
 from relight.checkpoints.layouts.base import (
     Candidate,
     Problem,
@@ -19,11 +19,14 @@ from relight.checkpoints.layouts.base import (
     stepped,
     unfinished,
 )
+from relight.checkpoints.layouts.ranks import absent
 from relight.checkpoints.tree import File, Tree
 
 TRACKER = "latest_checkpointed_iteration.txt"
 _NAME = re.compile(r"iter_(\d{1,18})")
-_RANK = re.compile(r"mp_rank_(\d+)(?:_(\d+))?(?:_(\d+))?/(.+)")
+_RANK = re.compile(r"mp_rank_(\d+)(?:_(\d+))?(?:_(\d+))?")
+_ITERATION = re.compile(r"\d{1,18}")
+_LAST = frozenset({"metadata.json", "common.pt"})
 
 
 class Megatron:
@@ -38,7 +41,7 @@ class Megatron:
     def pointer(self, candidates: Sequence[Candidate], access: Access) -> str | None:
         """See `Layout.pointer`."""
         text = access.pointer_text(TRACKER)
-        if text is None or not re.fullmatch(r"\d{1,18}", text):
+        if text is None or not _ITERATION.fullmatch(text):
             return text
         named = (c.name for c in candidates if c.step == int(text))
         return next(named, f"iter_{int(text):07d}")
@@ -46,63 +49,60 @@ class Megatron:
     def check(self, candidate: Candidate, candidates: Sequence[Candidate], access: Access) -> Structure:
         """See `Layout.check`."""
         inside = candidate.inside()
-        tracked = access.pointer_text(TRACKER)
-        committed = (
-            tracked is not None
-            and bool(re.fullmatch(r"\d{1,18}", tracked))
-            and candidate.step is not None
-            and candidate.step <= int(tracked)
-        )
-        ranks = _ranks(inside)
-        if ranks:
-            others = [_ranks(c.inside()) for c in candidates if c is not candidate]
-            return Structure(
-                _rank_problems(ranks, others), committed, checked=["set of model-parallel ranks"]
-            )
+        committed = _is_tracked(candidate, access)
         if not inside:
             return Structure([unfinished("the directory is empty")], committed)
-        lacking = {"metadata.json", "common.pt"} - inside.keys()
-        if lacking:
-            return Structure([unfinished(f"{some(lacking)} missing, written when a save ends")], committed)
-        return Structure(committed=True, checked=["markers"])
+        if ranks := _ranks(inside):
+            others = [_ranks(c.inside()) for c in candidates if c is not candidate]
+            problems = _rank_problems(ranks, others)
+            return Structure(problems, committed, checked=["set of model-parallel ranks"])
+        is_dcp = bool(dcp.directories(inside))
+        structure = dcp.check_directories(inside, access) if is_dcp else Structure(committed=committed)
+        # torch_dist and zarr have both files; PyTorch's own formats (torch_dcp, fsdp_dtensor) have neither.
+        used = _LAST if not is_dcp or any(_LAST & c.inside().keys() for c in candidates) else frozenset()
+        lacking = used - inside.keys()
+        return Structure(
+            [
+                *([unfinished(f"{some(lacking)} missing, written when a save ends")] if lacking else []),
+                *structure.problems,
+            ],
+            committed,
+            needed=None
+            if structure.needed is None
+            else [*structure.needed, *(inside[p] for p in used - lacking)],
+            parts=structure.parts,
+            inventory=structure.inventory,
+            checked=structure.checked,
+        )
 
 
-Ranks = Mapping[tuple[int, ...], frozenset[str]]
-"""Model-parallel rank to the names of its files."""
+def _is_tracked(candidate: Candidate, access: Access) -> bool:
+    """The tracker names this iteration or a later one: the save of this one ended."""
+    text = access.pointer_text(TRACKER)
+    if text is None or not _ITERATION.fullmatch(text) or candidate.step is None:
+        return False
+    return candidate.step <= int(text)
 
 
-def _ranks(inside: Mapping[str, File]) -> Ranks:
-    ranks: dict[tuple[int, ...], set[str]] = {}
-    for match in filter(None, map(_RANK.fullmatch, inside)):
-        ranks.setdefault(tuple(int(g) for g in match.groups()[:3] if g), set()).add(match[4])
-    return {rank: frozenset(names) for rank, names in ranks.items()}
+def _ranks(inside: Mapping[str, File]) -> dict[str, set[str]]:
+    """Directory of a model-parallel rank to the names of its files."""
+    ranks: dict[str, set[str]] = {}
+    for path in inside:
+        rank, _, rest = path.partition("/")
+        if rest and _RANK.fullmatch(rank):
+            ranks.setdefault(rank, set()).add(rest)
+    return ranks
 
 
-def _rank_problems(ranks: Ranks, others: Sequence[Ranks]) -> list[Problem]:
+def _rank_problems(ranks: Mapping[str, set[str]], others: Sequence[Mapping[str, set[str]]]) -> list[Problem]:
     """Ranks form a full grid, no other checkpoint has more of them, and each has the same files."""
-    width = max(map(len, ranks))
-    sizes = [max((r[i] if i < len(r) else 0) for r in ranks) + 1 for i in range(width)]
-    expected = set(ranks)
-    if len(ranks) * 4 >= _product(sizes):  # else the numbers are not a grid at all
-        expected |= set(itertools.product(*map(range, sizes)))
+    lost = absent(ranks, _RANK)
     for other in others:
         if other.keys() > ranks.keys():
-            expected |= other.keys()
-    absent = {"mp_rank_" + _label(r) for r in expected - ranks.keys()}
-    problems = [missing(f"no files of {some(absent)}")] if absent else []
-    names = frozenset().union(*ranks.values())
-    uneven = {f"mp_rank_{_label(r)}/{n}" for r, have in ranks.items() for n in names - have}
+            lost |= other.keys() - ranks.keys()
+    problems = [missing(f"no files of {some(lost)}")] if lost else []
+    names = set().union(*ranks.values())
+    uneven = {f"{rank}/{name}" for rank, have in ranks.items() for name in names - have}
     if uneven:
         problems.append(missing(f"{some(uneven)} missing, which other ranks have"))
     return problems
-
-
-def _product(sizes: Sequence[int]) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
-
-
-def _label(rank: tuple[int, ...]) -> str:
-    return "_".join(f"{n:02d}" if i == 0 else f"{n:03d}" for i, n in enumerate(rank))
