@@ -152,6 +152,18 @@ async def test_the_others_have_time_to_say_why(local: LocalScheduler, tmp_path: 
     assert (tmp_path / "out.log").read_text() == "connection reset\n"
 
 
+async def test_the_worst_end_counts_if_tasks_end_together(local: LocalScheduler, tmp_path: Path) -> None:
+    script = (
+        "#!/bin/bash\n"
+        "while [ ! -e go ]; do sleep 0.01; done\n"
+        "case $SLURM_PROCID in 0) exit 77;; 1) kill -SEGV $$;; 2) exit 0;; esac\n"
+    )
+    job_id = await local.submit(request(tmp_path, script, tasks_per_node=3))
+    (tmp_path / "go").touch()
+    failed = await until_over(local, job_id)
+    assert (failed.exit_code, failed.exit_signal) == (0, signal.SIGSEGV)
+
+
 async def test_what_a_task_leaves_behind_is_killed_before_the_node_is_free(
     local: LocalScheduler, tmp_path: Path
 ) -> None:
@@ -243,6 +255,27 @@ async def test_requeue_hold_exclude_release(local: LocalScheduler, tmp_path: Pat
     assert await until_lines(tmp_path / "out.log", 2) == ["node01 unset", "node03 1"]
     with pytest.raises(InvalidRequest):
         await local.exclude_nodes(job_id, [])
+
+
+async def test_a_job_can_be_submitted_again_as_it_is_now(local: LocalScheduler, tmp_path: Path) -> None:
+    submitted = request(tmp_path, SLEEP, nodes=2, comment="old", hold=True, environment={"A": "1"})
+    job_id = await local.submit(submitted)
+    await local.set_comment(job_id, "new")
+    await local.exclude_nodes(job_id, ["node03"])
+    now = submitted.model_copy(update={"comment": "new", "excluded_nodes": ("node03",)})
+    assert await local.submit_template(job_id) == now
+    assert await local.batch_script(job_id) == SLEEP
+    assert [job.job_id for job in await local.find_by_comment("ew")] == [job_id]
+    assert await local.find_by_comment("old") == []
+    assert await local.find_by_comment("%") == []
+
+
+async def test_holding_a_held_job_changes_nothing(local: LocalScheduler, tmp_path: Path) -> None:
+    job_id = await local.submit(request(tmp_path, SLEEP))
+    await local.requeue_hold(job_id)
+    before = await until(local, job_id, lambda job: not job.completing)
+    await local.hold(job_id)
+    assert await local.job(job_id) == before
 
 
 async def test_output_is_truncated_if_asked(local: LocalScheduler, tmp_path: Path) -> None:
