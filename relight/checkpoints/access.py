@@ -32,6 +32,8 @@ class Access:
     store: Store
     tree: Tree
     budget: Budget
+    prefix: str = ""
+    """Where the tree lies under the store's root: empty, or a directory with its `/`."""
     names_only: bool = False
     """Nothing but pointers may be read: names and sizes have to do."""
 
@@ -45,7 +47,7 @@ class Access:
         if self.names_only:
             raise OverBudgetError("newer checkpoints are usable")
         self.budget.spend(level, length)
-        return self.store.read(path, offset, length)
+        return self.store.read(self.prefix + path, offset, length)
 
     def reader(self, level: Level, path: str) -> ReadAt:
         """`read` for one file at one level."""
@@ -75,7 +77,7 @@ class Access:
         if path not in self.tree.files:
             return None
         try:
-            return clean_text(self.store.read(path, 0, MAX_POINTER).decode("utf-8", "replace"))
+            return clean_text(self.store.read(self.prefix + path, 0, MAX_POINTER).decode("utf-8", "replace"))
         except NotListedError:
             return None
         except UnreadableError as error:

@@ -1,6 +1,6 @@
 """The checkpoint gate: which checkpoint of a directory can a run be resumed from?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,19 +10,24 @@ from relight.checkpoints.access import Access
 from relight.checkpoints.budget import Budget, Level, OverBudgetError
 from relight.checkpoints.layouts import LAYOUTS, OTHER_NAMES
 from relight.checkpoints.layouts.base import Candidate, Kind, Layout, Problem, Structure
+from relight.checkpoints.layouts.described import Described
+from relight.checkpoints.remote import FsspecStore
 from relight.checkpoints.report import CheckpointError, CheckpointState, Report, State
 from relight.checkpoints.stores import LocalStore, Store
-from relight.checkpoints.tree import newest
+from relight.checkpoints.tree import Tree, newest
+from relight.contracts.policy import CheckpointLayout
 
 SETTLED = timedelta(minutes=2)
 """A checkpoint that nobody wrote to for this long is no longer being saved."""
+SUBDIRECTORIES = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
+"""Where a run's directory has its checkpoints, if not directly."""
 DEFAULT_BUDGET = timedelta(seconds=30)
 
 
 def inspect(
     root: Path | str,
     *,
-    layout: str | None = None,
+    layout: str | CheckpointLayout | None = None,
     deep: bool = False,
     budget: timedelta = DEFAULT_BUDGET,
     enough: int | None = None,
@@ -31,7 +36,7 @@ def inspect(
 
     Args:
         root: the run's checkpoint directory.
-        layout: name of the layout; None: recognised from the directory.
+        layout: name of the layout, or the description of one; None: recognised from the directory.
         deep: also read every byte, and compare checksums where the format has them.
         budget: the longest it may take. What could not be checked in that time is said in `checked` and
             `notes`.
@@ -45,18 +50,20 @@ def inspect(
 
 
 def open_store(root: Path | str) -> Store:
-    """The store for a path.
+    """The store for a path, or for an address such as `s3://bucket/run`.
 
     Raises:
         CheckpointError: there can be none.
     """
+    if isinstance(root, str) and "://" in root:
+        return FsspecStore(root)
     return LocalStore(Path(root))
 
 
 def inspect_store(
     store: Store,
     *,
-    layout: str | None = None,
+    layout: str | CheckpointLayout | None = None,
     deep: bool = False,
     budget: timedelta = DEFAULT_BUDGET,
     enough: int | None = None,
@@ -67,28 +74,32 @@ def inspect_store(
         tree = store.scan(limits)
     except OverBudgetError as error:
         raise CheckpointError(f"{store.root} could not be listed: {error}") from error
-    access = Access(store, tree, limits)
-    chosen, candidates = _recognise(access, layout)
-    if chosen is None or not candidates:
-        return _nothing(access, layout)
-    states = _judge_all(chosen, candidates, access, deep, enough)
-    return _report(chosen, candidates, states, access)
+    choices = [layout] if isinstance(layout, str | CheckpointLayout) else None
+    for access in _places(Access(store, tree, limits)):
+        for choice in LAYOUTS if choices is None else map(layout_named, choices):
+            if candidates := choice.find(access.tree, access):
+                return _report(
+                    choice, candidates, _judge_all(choice, candidates, access, deep, enough), access
+                )
+    return _nothing(tree, layout)
 
 
-def _recognise(access: Access, name: str | None) -> tuple[Layout | None, list[Candidate]]:
-    layouts = [layout_named(name)] if name else LAYOUTS
-    for layout in layouts:
-        if candidates := layout.find(access.tree, access):
-            return layout, candidates
-    return None, []
+def _places(access: Access) -> Iterator[Access]:
+    """The root, and then the directories in which some frameworks put all checkpoints of a run."""
+    yield access
+    for name in SUBDIRECTORIES:
+        if name in access.tree.directories:
+            yield replace(access, tree=access.tree.beneath(name), prefix=f"{name}/")
 
 
-def layout_named(name: str) -> Layout:
-    """The layout of this name, or the one that the framework of this name uses.
+def layout_named(name: str | CheckpointLayout) -> Layout:
+    """The layout of this name, or the one that the framework of this name uses, or the one described.
 
     Raises:
         CheckpointError: there is none.
     """
+    if isinstance(name, CheckpointLayout):
+        return Described(name)
     known = {layout.name: layout for layout in LAYOUTS}
     layout = known.get(OTHER_NAMES.get(name, name))
     if layout is None:
@@ -97,15 +108,16 @@ def layout_named(name: str) -> Layout:
     return layout
 
 
-def _nothing(access: Access, name: str | None) -> Report:
-    payload = sum(f.name.endswith(peers.PAYLOAD) for f in access.tree.files.values())
+def _nothing(tree: Tree, layout: str | CheckpointLayout | None) -> Report:
+    payload = sum(f.name.endswith(peers.PAYLOAD) for f in tree.files.values())
+    name = layout.name if isinstance(layout, CheckpointLayout) else layout
     if payload and name is None:
         summary = f"{payload} files look like parts of checkpoints, but no layout is recognised"
+    elif payload:
+        summary = f"there is no checkpoint of the layout {name}, but {payload} files look like parts of some"
     else:
-        summary = "there is no checkpoint" + (f" of the layout {name}" if name else "")
-    return Report(
-        layout=name or "unknown", empty=not payload, summary=summary, notes=tuple(access.tree.notes)
-    )
+        summary = "there is no checkpoint"
+    return Report(layout=name or "unknown", empty=not payload, summary=summary, notes=tree.notes)
 
 
 @dataclass(frozen=True)
@@ -120,17 +132,24 @@ def _judge_all(
 ) -> list[_Judged]:
     judged: list[_Judged] = []
     usable = 0
-    for candidate in sorted(candidates, key=_newest_first):
+    for candidate in _newest_first(candidates):
         names_only = enough is not None and usable >= enough
         result = _judge(layout, candidate, candidates, replace(access, names_only=names_only), deep)
         usable += result.state.state is State.USABLE
         judged.append(result)
-    return sorted(judged, key=lambda j: _newest_first(replace(j.candidate, step=j.state.step)))
+    by_content = {j.candidate.name: j for j in judged}
+    steps = [replace(j.candidate, step=j.state.step) for j in judged]
+    return [by_content[c.name] for c in _newest_first(steps)]
 
 
-def _newest_first(candidate: Candidate) -> tuple[bool, int, int, bool, str]:
-    step, epoch = candidate.step, candidate.epoch
-    return (step is None, -(step or 0), -(epoch or 0), candidate.alias, candidate.name)
+def _newest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """By step, then epoch, numerically. Of equals: no alias (`last`) first, then the higher name (`-v2`)."""
+
+    def order(candidate: Candidate) -> tuple[bool, int, int, bool]:
+        step, epoch = candidate.step, candidate.epoch
+        return step is None, -(step or 0), -(epoch or 0), candidate.alias
+
+    return sorted(sorted(candidates, key=lambda c: c.name, reverse=True), key=order)
 
 
 def _judge(
@@ -143,7 +162,10 @@ def _judge(
     if candidate.unfinished:
         problems.append(Problem(Kind.UNFINISHED, candidate.unfinished))
     else:
-        structure = layout.check(candidate, candidates, access)
+        try:
+            structure = layout.check(candidate, candidates, access)
+        except OverBudgetError as error:
+            stopped = str(error)
         problems += structure.problems
         checked += structure.checked
         files = structure.needed if structure.needed is not None else candidate.files
@@ -157,7 +179,8 @@ def _judge(
                 checked.append(f"{level.value} of {outcome.read} of {len(files)} files")
         if not structure.inventory:
             problems += peers.compare(candidate, candidates, verified)
-            checked.append("files and sizes against other checkpoints")
+            if len(candidates) > 1:
+                checked.append("files and sizes against other checkpoints")
     if access.names_only:
         checked.append("not read: newer ones are usable")
     if stopped:
@@ -184,7 +207,7 @@ def _state(
     else:
         state = State.INCOMPLETE
     return CheckpointState(
-        name=candidate.name,
+        name=access.prefix + candidate.name,
         step=candidate.step if candidate.step is not None else structure.step,
         state=state,
         reason="; ".join(p.text for p in problems[:3]),
@@ -201,6 +224,7 @@ def _report(
     states = tuple(j.state for j in judged)
     best = next((s for s in states if s.state is State.USABLE), None)
     pointer = layout.pointer(candidates, access)
+    pointer = None if pointer is None else access.prefix + pointer
     pointed = next((s for s in states if s.name == pointer), None)
     disagrees = (
         pointer is not None
@@ -227,7 +251,8 @@ def _report(
 def _summary(
     layout: Layout, states: Sequence[CheckpointState], best: CheckpointState | None, pointer: str | None
 ) -> str:
-    newer = states[: states.index(best)] if best else states
+    better = states[: states.index(best)] if best else states
+    newer = [*better, *(s for s in states[len(better) :] if s.step is None and s.state is not State.USABLE)]
     rejected = "; ".join(f"{s.name} is {s.state.value.replace('_', ' ')}: {s.reason}" for s in newer[:3])
     if len(newer) > 3:
         rejected += f"; and {len(newer) - 3} more"

@@ -22,7 +22,7 @@ _MAX_JSON = 1 << 20
 _CHUNK = 4 << 20
 
 _PICKLED = re.compile(
-    r".+\.(?:pt|pth|ckpt|distcp|pkl)|(?:pytorch_model|optimizer|scheduler|sampler|adapter_model).*\.bin"
+    r".+\.(?:pt|pth|ckpt|pkl)|(?:pytorch_model|optimizer|scheduler|sampler|adapter_model).*\.bin"
 )
 _JSON_NAMES = frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata", "_METADATA", "_CHECKPOINT_METADATA"})
 
@@ -94,6 +94,8 @@ def _format(file: File, parts: Sequence[tuple[int, int]] | None) -> Check | None
         return lambda read, size, deep: _check_parts(read, size, deep, parts)
     if name.endswith(".safetensors"):
         return _check_safetensors
+    if name.endswith(".distcp"):
+        return _check_shard
     if name.endswith(".npz"):
         return _check_zip
     if _PICKLED.fullmatch(name):
@@ -119,6 +121,14 @@ def _check_parts(read: ReadAt, size: int, deep: bool, parts: Sequence[tuple[int,
         if deep:
             zips.check_deep(read, offset, members)
     return True
+
+
+def _check_shard(read: ReadAt, size: int, deep: bool) -> bool:
+    """Archives one after another, of which no index tells where they are: only both ends can be checked."""
+    if read(0, 4) != zips.LOCAL:
+        raise BadContentError("it does not start as a zip archive")
+    zips.check_end(read, size)
+    return False
 
 
 def _check_safetensors(read: ReadAt, size: int, deep: bool) -> bool:

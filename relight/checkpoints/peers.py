@@ -48,7 +48,7 @@ def compare(
     if not peers:
         return []
     own = _keys(candidate)
-    return _missing(own, peers) + _short(own, peers, verified)
+    return _missing(own, peers) + _short(own, peers, verified) + _small(own, peers, verified)
 
 
 def _keys(candidate: Candidate) -> dict[str, File]:
@@ -96,3 +96,13 @@ def _short(own: Mapping[str, File], peers: Sequence[Mapping[str, File]], verifie
                 bad(f"{path or file.name} has {file.size} bytes, in other checkpoints about {usual}")
             )
     return problems
+
+
+def _small(own: Mapping[str, File], peers: Sequence[Mapping[str, File]], verified: Set[str]) -> list[Problem]:
+    """Files whose names are random (OCDBT) can only be compared by what they have together."""
+    unshared = [f for p, f in own.items() if not any(p in peer for peer in peers)]
+    size = sum(f.size for f in unshared)
+    usual = median_high(sum(f.size for p, f in peer.items() if p not in own) for peer in peers)
+    if usual < SMALL or not 0 < size < usual * SHORT or any(f.path in verified for f in unshared):
+        return []
+    return [bad(f"data files have {size} bytes in all, in other checkpoints about {usual}")]

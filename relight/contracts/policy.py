@@ -1,10 +1,37 @@
 """What relight may do for a job, and how patient it is."""
 
+import re
 from datetime import timedelta
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from relight.contracts.base import Model
+
+
+class CheckpointLayout(Model):
+    """How a run arranges its checkpoints, where it is none of the layouts that are recognised."""
+
+    name: str = "described"
+    glob: str = Field(min_length=1, max_length=500)
+    """Which directories or files are checkpoints, relative to the checkpoint directory: `run-*/save_*`."""
+    step: str = r"(\d+)(?!.*\d)"
+    """Regular expression searched in the name; its first group is the step. Default: the last number."""
+    marker: str = ""
+    """The file that is written last: a path within a checkpoint directory, or, for a checkpoint that is one
+    file, what is appended to its name. Empty: there is none."""
+    needs: tuple[str, ...] = ()
+    """Globs within a checkpoint directory (`*` also matches `/`); something must match each of them."""
+
+    @field_validator("step")
+    @classmethod
+    def _has_group(cls, value: str) -> str:
+        try:
+            groups = re.compile(value).groups
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        if groups < 1:
+            raise ValueError("the regular expression needs a group for the step, such as (\\d+)")
+        return value
 
 
 class Policy(Model):
@@ -33,3 +60,5 @@ class Policy(Model):
     """Restarts for the same cause with no step gained, before relight stops."""
     retries_confirmation: int = Field(default=1, ge=0)
     """Restarts when the cause names the same replay-stable thing again (a code line, a data position)."""
+    checkpoint_layout: CheckpointLayout | None = None
+    """How the run arranges its checkpoints; None: recognised from the directory."""

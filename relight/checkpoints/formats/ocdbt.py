@@ -62,6 +62,9 @@ def needed_ranges(open_file: Open) -> Needed:
     if manifest is None:
         needed.checked = "checksum of the OCDBT manifest (no zstd to read it)"
         return needed
+    if manifest.uuid_and_kind():
+        needed.checked = "OCDBT manifest (numbered manifests are not followed)"
+        return needed
     queue = _roots(manifest)
     seen: set[tuple[str, int, int]] = set()
     while queue:
@@ -101,6 +104,11 @@ class _Cursor:
             raise self.damaged()
         self.at += 1
         return self.data[self.at - 1]
+
+    def uuid_and_kind(self) -> int:
+        """Skips the id of the database; its kind is 0 where this manifest is the only one."""
+        self.skip(16)
+        return self.byte()
 
     def varint(self) -> int:
         value = shift = 0
@@ -187,8 +195,7 @@ _Place = tuple[str, str, int, int]
 
 def _roots(cursor: _Cursor) -> list[_Place]:
     """The root of the newest version; none if the database is empty."""
-    cursor.skip(16)  # uuid
-    cursor.varints(2)
+    cursor.varints(2)  # bytes of inline values, of nodes
     cursor.byte()
     if cursor.varint():
         cursor.skip(4)  # level of compression

@@ -1,8 +1,8 @@
 """Reads a pickle as data. Nothing is imported, called or built: what a pickle asks for is only written down.
 
-A checkpoint is untrusted input, and unpickling runs whatever it says. Here a request to call something becomes
-an inert `Call`, a name a `Name`, a dictionary its list of `Pairs`; no value is ever hashed or compared. Opcodes
-as in CPython's `pickletools`, protocols 0 to 5.
+A checkpoint is untrusted input, and unpickling runs whatever it says. Here a request to call something
+becomes an inert `Call`, a name a `Name`, a dictionary its list of `Pairs`; no value is ever hashed or
+compared. Opcodes as in CPython's `pickletools`, protocols 0 to 5.
 """
 
 import struct

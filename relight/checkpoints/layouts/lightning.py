@@ -1,9 +1,9 @@
 """PyTorch Lightning and NeMo: `epoch=3-step=4000.ckpt`, a file or a directory, and `last.ckpt`.
 
 Lightning (lightning/pytorch/callbacks/model_checkpoint.py): `last.ckpt` is one more save, or a link. NeMo
-(nemo/utils/callbacks/nemo_model_checkpoint.py, nemo/lightning/pytorch/callbacks/model_checkpoint.py): names end
-in `-last`, a file `<name>-unfinished` stands beside a save under way, and files may be spread over `mp_rank_TT/`
-or `tp_rank_TT_pp_rank_PPP/`.
+(nemo/utils/callbacks/nemo_model_checkpoint.py, nemo/lightning/pytorch/callbacks/model_checkpoint.py): names
+end in `-last`, a file `<name>-unfinished` stands beside a save under way, and files may be spread over
+`mp_rank_TT/` or `tp_rank_TT_pp_rank_PPP/`.
 """
 
 import re

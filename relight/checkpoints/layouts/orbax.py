@@ -1,7 +1,7 @@
-"""Orbax and MaxText: `300/`, `checkpoint_300/`; a save under way is `300.orbax-checkpoint-tmp`, later renamed.
+"""Orbax, MaxText: `300/`, `checkpoint_300/`; a save under way is `300.orbax-checkpoint-tmp`, then renamed.
 
-On object stores, which cannot rename, `commit_success.txt` is written last. `_CHECKPOINT_METADATA` is at the top
-of each checkpoint; arrays are in an OCDBT database or in zarr directories.
+On object stores, which cannot rename, `commit_success.txt` is written last. `_CHECKPOINT_METADATA` is at the
+top of each checkpoint; arrays are in an OCDBT database or in zarr directories.
 """
 
 import json

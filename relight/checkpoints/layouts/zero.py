@@ -1,6 +1,6 @@
 """DeepSpeed's files of one checkpoint: model states, ZeRO optimizer shards, pipeline layers, experts.
 
-Names: deepspeed/runtime/engine.py (`_get_ckpt_name`, `_get_zero_ckpt_name`), deepspeed/runtime/pipe/module.py.
+Names: deepspeed/runtime/engine.py (`_get_ckpt_name`, `_get_zero_ckpt_name`), deepspeed/runtime/pipe.
 """
 
 import re
