@@ -4,6 +4,7 @@ import os
 import pwd
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -14,10 +15,20 @@ from sensor.follow import Position
 from sensor.messages import REPORT_ANOMALY, Message
 from sensor.metrics import Metrics
 from sensor.reading import JobLogs, Reading
-from sensor.store import Store
 from sensor.watch import JobWatch
 
 log = structlog.get_logger("sensor.job")
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """What looks at a job brought, to be saved together."""
+
+    job: TrainingJob
+    memory: str
+    positions: tuple[Position, ...]
+    gone: tuple[str, ...]
+    messages: tuple[Message, ...]
 
 
 class WatchedJob:
@@ -43,7 +54,7 @@ class WatchedJob:
         self._positions: dict[str, Position] = {}
         self._gone: set[str] = set()
         self._messages: list[Message] = []
-        self._saved = ""
+        self._saved: tuple[str, TrainingJob] | None = None
         self._troubles: dict[str, str] = {}
 
     @property
@@ -81,27 +92,23 @@ class WatchedJob:
             if message.signal == REPORT_ANOMALY:
                 _note_anomaly(Anomaly.model_validate_json(message.payload), metrics)
 
-    def save(self, store: Store) -> tuple[int, int]:
-        """Saves what is not saved yet. If it fails, the next call tries again.
-
-        Returns:
-            How many messages were queued, and how many were given up because the queue is full.
-
-        Raises:
-            sqlite3.Error: it could not be saved.
-        """
-        watch = self.watch
-        memory = watch.memory.model_dump_json()
-        state = memory + watch.job.model_dump_json()
-        if not (self._positions or self._gone or self._messages) and state == self._saved:
-            return 0, 0
-        dropped = store.save(
-            watch.monitor, watch.job, memory, self._positions.values(), self._gone, self._messages
+    def unsaved(self) -> "Unsaved | None":
+        """What is to be saved; None: nothing has changed. It stays so until `saved` is called."""
+        memory = self.watch.memory.model_dump_json()
+        if not (self._positions or self._gone or self._messages) and (memory, self.watch.job) == self._saved:
+            return None
+        return Unsaved(
+            job=self.watch.job,
+            memory=memory,
+            positions=tuple(self._positions.values()),
+            gone=tuple(self._gone),
+            messages=tuple(self._messages),
         )
-        queued = len(self._messages)
+
+    def saved(self, what: "Unsaved") -> None:
+        """It is saved. No look may have come between."""
         self._positions, self._gone, self._messages = {}, set(), []
-        self._saved = state
-        return queued, dropped
+        self._saved = (what.memory, what.job)
 
     def _note_health(self, reading: Reading, metrics: Metrics) -> None:
         if not reading.behind:

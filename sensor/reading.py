@@ -63,6 +63,11 @@ class JobLogs:
         self._nodes: tuple[str, ...] = ()
         self._tasks_per_node: int | None = None
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The files that are followed, as names and globs."""
+        return self._follower.patterns
+
     def follow(self, patterns: Sequence[str]) -> None:
         """Changes which files are followed. What is followed already stays so while it exists."""
         self._follower.patterns = tuple(dict.fromkeys(patterns))

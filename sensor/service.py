@@ -22,7 +22,7 @@ from relight.contracts import TrainingJob
 from relight.diagnosis.catalogue import Catalogue
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable, connect
-from sensor.job import WatchedJob
+from sensor.job import Unsaved, WatchedJob
 from sensor.memory import Memory
 from sensor.metrics import Metrics
 from sensor.outbox import Outbox
@@ -244,12 +244,21 @@ class Sensor:
         if job.watch.waits_for_word(view):
             self._ask_now.set()
         job.note(reading, messages, self.metrics)
+        if (unsaved := job.unsaved()) is not None:
+            await self._save(job, unsaved)
+
+    async def _save(self, job: WatchedJob, what: Unsaved) -> None:
+        """Saves it and sends the messages. What cannot be saved now is saved with the next look."""
+        monitor = job.watch.monitor
         try:
-            queued, dropped = await self._in_db(job.save, self._store)
+            dropped = await self._in_db(
+                self._store.save, monitor, what.job, what.memory, what.positions, what.gone, what.messages
+            )
         except sqlite3.Error as e:
             self._error("store", e, job=job.label)
             return
-        if queued:
+        job.saved(what)
+        if what.messages:
             self._outbox.wake()
         if dropped:
             self.metrics.undelivered.labels("full").inc(dropped)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from relight.contracts import Anomaly, JobInfo, JobState, Mode, Policy, Training
 from relight.demo import trainer
 from relight.scheduler.local import LocalScheduler
 from relight.scheduler.port import SchedulerUnreachable, SubmitRequest
+from sensor.reading import JobLogs, Reading
 from sensor.registry import watched_jobs
 from sensor.service import Sensor
 from sensor.store import Store
@@ -301,6 +303,36 @@ async def test_one_broken_job_does_not_blind_the_sensor(lab: Lab) -> None:
         assert sensor.metrics.registry.get_sample_value("relight_sensor_unreadable_files", label) == 1
         assert sensor.metrics.registry.get_sample_value("relight_sensor_blind", label) == 1
     assert await anomalies(handle) == []
+
+
+async def test_a_filesystem_that_hangs_blinds_only_the_jobs_on_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, other = await lab.train(), await lab.train()
+    await watch(lab.client, job)
+    second = await watch(lab.client, other)
+    look, thaw = JobLogs.look, threading.Event()
+
+    def hanging(self: JobLogs, monotonic: float, now: datetime) -> Reading:
+        if job.log_paths[0] in self.patterns:
+            thaw.wait()
+        return look(self, monotonic, now)
+
+    monkeypatch.setattr(JobLogs, "look", hanging)
+    monkeypatch.setattr("sensor.service.STUCK_AFTER", 1.0)
+    try:
+        async with lab.sensor() as sensor:
+            await until_watching(second)
+            lab.fault(other, "exception")
+            await until_told(second, "rank-crash")
+            label = {"job": job.attempt.job_id}
+            await until(
+                "the other is blind",
+                lambda: sensor.metrics.registry.get_sample_value("relight_sensor_blind", label) == 1,
+            )
+            thaw.set()
+    finally:
+        thaw.set()
 
 
 async def test_a_job_that_asks_for_it_is_watched_once(lab: Lab) -> None:
