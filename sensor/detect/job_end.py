@@ -51,6 +51,8 @@ def job_end(
         detected_at=now,
         progress=progress,
         detector=DETECTOR,
+        hold_out=bool(lost),
+        says=f"The scheduler says that the job ended {info.state.value}.",
     )
 
 

@@ -58,6 +58,8 @@ def no_progress(
         detected_at=now,
         progress=progress,
         detector=DETECTOR,
+        hold_out=bool(silent),
+        says="Training stopped making steps while the job runs on.",
     )
 
 

@@ -55,6 +55,8 @@ def node_loss(
         count=len(lost),
         progress=progress,
         detector=DETECTOR,
+        hold_out=True,
+        says="The scheduler gave up a node of the job.",
     )
 
 

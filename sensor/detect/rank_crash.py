@@ -62,6 +62,10 @@ def rank_crash(
         retryable=f.retryable,
         progress=progress,
         detector=DETECTOR,
+        hold_out=f.hold_out,
+        key=f.key,
+        weight=f.weight,
+        says=f.says,
     )
 
 
