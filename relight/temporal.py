@@ -16,6 +16,10 @@ class TemporalUnavailable(Exception):
     """Temporal cannot be used. The message says where it was looked for and what to do."""
 
 
+class NotReady(Exception):
+    """Temporal answers, but its namespace is not set up for relight. The message says what to do."""
+
+
 async def connect(*, runtime: Runtime | None = None, timeout: float = 5.0) -> Client:
     """Connects as `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS and API key settings say.
 

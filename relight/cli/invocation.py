@@ -24,13 +24,14 @@ from relight.scheduler.port import (
     SchedulerError,
     SchedulerUnreachable,
 )
-from relight.temporal import TemporalUnavailable, connect
+from relight.temporal import NotReady, TemporalUnavailable, connect
 
 T = TypeVar("T")
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ConfigError, ExitCode.USAGE),
     (TemporalUnavailable, ExitCode.NO_TEMPORAL),
+    (NotReady, ExitCode.NOT_READY),
     (SchedulerUnreachable, ExitCode.NO_SCHEDULER),
     (NoSuchJob, ExitCode.NOT_FOUND),
     (NoSuchNode, ExitCode.NOT_FOUND),

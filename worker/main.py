@@ -1,0 +1,87 @@
+"""The worker's process: checks what it needs, serves workflows and activities, and ends in order."""
+
+import asyncio
+import signal
+from datetime import timedelta
+
+import structlog
+from temporalio.client import Client
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import Worker
+
+import activities
+from relight.config import ConfigError, Settings
+from relight.scheduler.opening import open_scheduler
+from relight.scheduler.port import Scheduler, SchedulerUnreachable
+from relight.temporal import connect
+from worker.audit import Audit
+from worker.preflight import check_scheduler, check_search_attributes
+from workflows import WORKFLOWS
+
+log = structlog.get_logger("worker")
+
+STICKY = timedelta(seconds=3)
+"""How long after a worker's death its cached workflows go to another one; Temporal's default is 10 s."""
+
+
+async def run_worker(settings: Settings) -> None:
+    """Serves relight's task queue until SIGTERM or SIGINT; then running steps get time to finish.
+
+    Raises:
+        TemporalUnavailable: no Temporal server answers.
+        NotReady: the namespace is not set up for relight.
+        ConfigError: the settings cannot be used.
+        SchedulerError: there is no scheduler that could be asked.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.set)
+    scheduler = open_scheduler(settings)
+    client = await connect(runtime=_runtime(settings.worker.metrics_address))
+    await check_search_attributes(client)
+    try:
+        version = await check_scheduler(scheduler)
+    except SchedulerUnreachable as error:
+        log.warning("the scheduler does not answer; steps wait for it", error=str(error))
+    else:
+        log.info(
+            "the scheduler answers", scheduler=version.name, version=version.version, cluster=version.cluster
+        )
+    async with make_worker(client, scheduler, settings):
+        log.info("the worker serves", task_queue=settings.task_queue, namespace=client.namespace)
+        await stop.wait()
+        log.info("the worker stops", grace_seconds=settings.worker.graceful_shutdown.total_seconds())
+    log.info("the worker has stopped")
+
+
+def make_worker(client: Client, scheduler: Scheduler, settings: Settings) -> Worker:
+    """A worker with all of relight's workflows and activities."""
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        workflows=WORKFLOWS,
+        activities=activities.build(scheduler, settings),
+        interceptors=[Audit()],
+        max_cached_workflows=settings.worker.max_cached_workflows,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=settings.worker.graceful_shutdown,
+    )
+
+
+def _runtime(metrics_address: str) -> Runtime | None:
+    """A Temporal runtime that serves its own metrics and relight's (`relight_...`) for Prometheus."""
+    if not metrics_address:
+        return None
+    host, _, port = metrics_address.rpartition(":")
+    try:
+        config = PrometheusConfig(
+            bind_address=f"{host or '127.0.0.1'}:{int(port)}",
+            durations_as_seconds=True,
+            counters_total_suffix=True,
+        )
+        return Runtime(telemetry=TelemetryConfig(metrics=config, metric_prefix="temporal_"))
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"worker.metrics_address {metrics_address!r} cannot be used: {error}; write host:port"
+        ) from error
