@@ -13,7 +13,7 @@ from relight.contracts import Anomaly, Attempt, JobInfo, JobState, Role, Trainin
 from relight.contracts.messages import AttemptEvent, AttemptReport
 from relight.diagnosis.findings import Finding, PhaseLine, StepLine
 from relight.policy.attempts import Relation, relation
-from sensor.detect.job_end import describe, job_end, when_ended
+from sensor.detect.job_end import as_ended, describe, job_end, when_ended
 from sensor.detect.no_progress import no_progress
 from sensor.detect.node_loss import lost_nodes, node_loss
 from sensor.detect.rank_crash import candidates, quotes, rank_crash
@@ -37,7 +37,7 @@ CONTEXT_FOR = timedelta(minutes=10)
 FRESH = timedelta(seconds=10)
 """An answer of the scheduler that is older says nothing about now."""
 MAX_CRASHES = 20
-"""Rank-crash anomalies of one attempt; findings after them are only counted."""
+"""Reports of rank crashes in one attempt; findings after them are dropped."""
 
 OnError = Callable[[str, Exception], None]
 
@@ -155,8 +155,14 @@ class JobWatch:
             return
         seen = info.attempt(self.job.cluster)
         match relation(self.attempt, seen):
+            case Relation.NEWER if info.completing:
+                # The restart count is the next attempt's already, the submit time is still the old one's.
+                memory.running_since = None
+                return
             case Relation.NEWER:
                 self._change_attempt(info, seen, now, messages)
+            case Relation.OTHER if self._is_settled_requeue(seen):
+                memory.attempt = seen
             case Relation.OLDER | Relation.OTHER:
                 if not self._told_other:
                     log.warning(
@@ -164,7 +170,7 @@ class JobWatch:
                     )
                 self._told_other = True
                 return
-        memory.info = info
+        memory.info = info = as_ended(info)
         if info.state is JobState.RUNNING and not info.completing:
             memory.nodes = info.nodes or memory.nodes
             memory.running_since = memory.running_since or now
@@ -176,6 +182,19 @@ class JobWatch:
         elif info.state is not JobState.UNKNOWN:
             memory.running_since = None
             memory.nodes = memory.nodes or info.nodes
+
+    def _is_settled_requeue(self, seen: Attempt) -> bool:
+        """The known attempt was read while the one before it was completing: then it had its submit time.
+
+        A job under a reused id begins with restart count 0.
+        """
+        known = self.attempt
+        return (
+            (known.cluster, known.job_id, known.restart_count)
+            == (seen.cluster, seen.job_id, seen.restart_count)
+            and seen.restart_count > 0
+            and seen.submit_time > known.submit_time
+        )
 
     def _change_attempt(self, info: JobInfo, seen: Attempt, now: datetime, messages: list[Message]) -> None:
         """The job was requeued. What was read after the new attempt began belongs to that one."""
@@ -254,12 +273,13 @@ class JobWatch:
         if memory.crashes_told >= MAX_CRASHES:
             return
         valid = [p for p in pending if self._is_context(p, now)]
-        anomaly = rank_crash(valid, self.attempt, memory.progress, now, more=more)
-        if anomaly is not None:
+        anomalies = rank_crash(valid, self.attempt, memory.progress, now, more=more)
+        for anomaly in anomalies:
+            messages.append(anomaly_message(anomaly))
+        if anomalies:
             memory.crashes_told += 1
             # The silence that follows is explained, unless only consequences were seen.
-            memory.silence_told = memory.silence_told or anomaly.role is Role.ROOT
-            messages.append(anomaly_message(anomaly))
+            memory.silence_told = memory.silence_told or anomalies[0].role is Role.ROOT
 
     def _judge_end(self, view: View, now: datetime, messages: list[Message]) -> None:
         memory, info = self.memory, self.memory.info

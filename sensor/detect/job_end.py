@@ -23,6 +23,23 @@ _CAUSES = {
     JobState.OUT_OF_MEMORY: Cause.HOST_OOM,
 }
 
+_ENDS_AS = {
+    "NonZeroExitCode": JobState.FAILED,
+    "OutOfMemory": JobState.OUT_OF_MEMORY,
+    "TimeLimit": JobState.TIMEOUT,
+}
+"""What a completing job will end as, by its reason. A cancelled one has none (seen on Slurm 22.05)."""
+
+
+def as_ended(info: JobInfo) -> JobInfo:
+    """The job in the state that it will end in, where that is known while its nodes are still completing.
+
+    Slurm may say only COMPLETING until the last process is gone, which can take minutes.
+    """
+    if info.state is JobState.COMPLETING and info.reason in _ENDS_AS:
+        return info.model_copy(update={"state": _ENDS_AS[info.reason]})
+    return info
+
 
 def job_end(
     info: JobInfo, attempt: Attempt, progress: Progress | None, lost: tuple[str, ...], now: datetime

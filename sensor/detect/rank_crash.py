@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 
-from relight.contracts import Anomaly, Attempt, Evidence, Progress, Role, Suspect, Symptom
+from relight.contracts import Anomaly, Attempt, Cause, Evidence, Progress, Role, Suspect, Symptom
 from relight.diagnosis.findings import Finding
 from sensor.memory import PendingFinding
 
 DETECTOR = "rank-crash"
 MAX_EVIDENCE = 10
 """Quoted lines of one anomaly, each of another kind."""
+MAX_SUSPECTS = 16
 OUTLIVED = 2
 """Progress after a finding that proves that it ended nothing."""
 
@@ -29,8 +30,11 @@ def rank_crash(
     now: datetime,
     *,
     more: int = 0,
-) -> Anomaly | None:
-    """One anomaly for a whole cascade, named after its most telling line. None if no line ends a rank.
+) -> list[Anomaly]:
+    """One anomaly for a whole cascade, named after its most telling line; none if no line ends a rank.
+
+    Lines that name different causes become an anomaly for each cause: which one explains the others is for
+    the diagnosis to say. What only follows (peers that lost their connection) is counted with the first.
 
     Args:
         pending: what the logs said, context too.
@@ -41,28 +45,46 @@ def rank_crash(
     """
     ending = [p for p in pending if p.finding.ends_rank]
     if not ending:
-        return None
+        return []
     ranked = sorted(pending, key=_telling)
-    root = min(ending, key=_telling)
-    # A root that ends no rank itself (an Xid line) explains the crash better than the crash does.
-    if ranked[0].finding.role is Role.ROOT and root.finding.role is not Role.ROOT:
-        root = ranked[0]
-    f = root.finding
+    roots = [p for p in ranked if p.finding.role is Role.ROOT]
+    causes: dict[Cause, list[PendingFinding]] = {}
+    for p in roots:
+        causes.setdefault(p.finding.cause, []).append(p)
+    first, *others = list(causes.values()) or [sorted(ending, key=_telling)]
+    rest = [p for p in ranked if p not in first and p not in roots]
+    follow = sum(p.finding.ends_rank for p in rest)
+    return [
+        _anomaly(first, [*first, *rest], ending, attempt, progress, now, len(first) + follow + more),
+        *(_anomaly(group, group, group, attempt, progress, now, len(group)) for group in others),
+    ]
+
+
+def _anomaly(
+    group: Sequence[PendingFinding],
+    quoted: Sequence[PendingFinding],
+    timed: Sequence[PendingFinding],
+    attempt: Attempt,
+    progress: Progress | None,
+    now: datetime,
+    count: int,
+) -> Anomaly:
+    f = group[0].finding
     return Anomaly(
         anomaly_id=Anomaly.make_id(attempt, DETECTOR, f.signature, f.file, f.offset),
         attempt=attempt,
         symptom=Symptom.CRASH,
         cause=f.cause,
         role=f.role,
-        suspects=_suspects(f),
-        evidence=quotes([root, *ranked]),
-        occurred_at=min(min(p.at, p.written_by) for p in ending),
+        suspects=tuple(dict.fromkeys(s for p in group for s in _suspects(p.finding)))[:MAX_SUSPECTS],
+        evidence=quotes(quoted),
+        occurred_at=min(min(p.at, p.written_by) for p in timed),
         detected_at=now,
-        count=len(ending) + more,
-        retryable=f.retryable,
+        count=count,
+        retryable=all(p.finding.retryable for p in group),
         progress=progress,
         detector=DETECTOR,
-        hold_out=f.hold_out,
+        hold_out=any(p.finding.hold_out for p in group),
         key=f.key,
         weight=f.weight,
         says=f.says,

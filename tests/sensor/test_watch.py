@@ -81,6 +81,49 @@ def test_a_requeue_ends_the_old_attempt_and_the_new_one_starts() -> None:
     assert scene.watch.attempt.restart_count == 1
 
 
+def test_a_requeue_as_slurm_shows_it() -> None:
+    """While the old attempt completes, Slurm counts the restart already but keeps the old submit time."""
+    scene = Scene()
+    scene.train()
+    scene.says = info(JobState.COMPLETING, restart_count=1)
+    for _ in range(40):
+        scene.tick(finding())
+    assert scene.watch.attempt == ATTEMPT
+    scene.says = requeued()
+    scene.tick()
+    scene.says = requeued(JobState.RUNNING, start_time=scene.now)
+    scene.tick(step(5))
+    events = [(r.event, r.attempt.restart_count, r.attempt.submit_time) for r in scene.reports()]
+    later = requeued().submit_time
+    assert events[2:4] == [(AttemptEvent.ENDED, 0, START), (AttemptEvent.STARTED, 1, later)]
+    assert scene.anomalies() == []
+
+
+def test_an_attempt_that_was_read_while_the_old_one_completed_is_known_again() -> None:
+    job = JOB.model_copy(update={"attempt": ATTEMPT.model_copy(update={"restart_count": 1})})
+    scene = Scene(job=job)
+    scene.says = requeued(JobState.RUNNING)
+    scene.train()
+    assert scene.watch.attempt.submit_time == requeued().submit_time
+    assert [r.event for r in scene.reports()] == [AttemptEvent.STARTED, AttemptEvent.PROGRESS]
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("NonZeroExitCode", JobState.FAILED), ("OutOfMemory", JobState.OUT_OF_MEMORY), ("None", None)],
+)
+def test_a_completing_job_that_says_why_is_not_waited_for(reason: str, state: JobState | None) -> None:
+    scene = Scene()
+    scene.train()
+    scene.says = info(JobState.COMPLETING, reason=reason, exit_code=7)
+    scene.tick()
+    assert [r.state for r in scene.reports() if r.event is AttemptEvent.ENDED] == ([state] if state else [])
+    if state is not None:
+        scene.says = info(state, reason=reason, exit_code=7)
+        scene.tick()
+        assert [a.detector for a in scene.anomalies()] == ["job-end"]
+
+
 def test_another_job_under_the_same_id_is_not_this_job() -> None:
     scene = Scene()
     scene.train()
@@ -185,6 +228,23 @@ def test_a_cascade_is_one_anomaly_named_after_its_root() -> None:
     assert [s.rank for s in anomaly.suspects] == [5]
     assert {e.signature for e in anomaly.evidence} == {"cuda.ecc", "peer.reset"}
     assert anomaly.detected_at - anomaly.occurred_at < timedelta(seconds=2)
+
+
+def test_competing_causes_are_one_anomaly_each() -> None:
+    scene = Scene()
+    scene.train()
+    scene.tick(
+        finding("xid.79", cause=Cause.GPU_FALLEN_OFF_BUS, ends_rank=False, hold_out=True, weight=5, offset=1),
+        finding("python.exception", weight=-20, offset=2),
+        finding("python.exception", weight=-20, offset=3, rank=4),
+        finding("peer.reset", role=Role.CASCADE, cause=Cause.UNKNOWN, offset=4),
+        finding("note", role=Role.CONTEXT, cause=Cause.UNKNOWN, ends_rank=False, offset=5),
+    )
+    while not scene.anomalies():
+        scene.tick()
+    told = [(a.cause, a.count, a.hold_out, len(a.evidence)) for a in scene.anomalies()]
+    assert told == [(Cause.GPU_FALLEN_OFF_BUS, 2, True, 3), (Cause.USER_CODE, 2, False, 1)]
+    assert [s.rank for s in scene.anomalies()[1].suspects] == [3, 4]
 
 
 def test_a_crash_is_told_within_two_seconds_while_the_job_still_runs() -> None:
