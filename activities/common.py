@@ -1,0 +1,116 @@
+"""What all steps share: their context, their failures, heartbeats, and the check of the attempt."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from relight.config import Settings
+from relight.contracts import Attempt, JobInfo, JobState, Model
+from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, REFUSED, UNREACHABLE
+from relight.policy.attempts import Relation, relation
+from relight.scheduler.port import NoSuchJob, Scheduler, SchedulerError
+
+HEARTBEAT_SECONDS = 1.0
+"""How often a mutating step says that it lives; its heartbeat timeout is several times as long."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a step works with."""
+
+    scheduler: Scheduler
+    settings: Settings
+
+
+def now() -> datetime:
+    """The time, UTC."""
+    return datetime.now(UTC)
+
+
+# ---- failures --------------------------------------------------------------------
+def not_yet(text: str) -> ApplicationError:
+    """A poll whose time has not come: tried again until the step's deadline, and no failure in metrics."""
+    return ApplicationError(text, type=NOT_YET, category=ApplicationErrorCategory.BENIGN)
+
+
+def attempt_changed(text: str) -> ApplicationError:
+    """The job is not in the attempt that the step expects: nothing was touched, the recovery steps back."""
+    return ApplicationError(text, type=ATTEMPT_CHANGED, non_retryable=True)
+
+
+def refused(text: str, *details: Model) -> ApplicationError:
+    """The scheduler refused for good."""
+    return ApplicationError(text, *details, type=REFUSED, non_retryable=True)
+
+
+@contextmanager
+def scheduler_errors() -> Iterator[None]:
+    """Turns what a scheduler raises into what workflows understand (`relight.contracts.steps`).
+
+    Raises:
+        ApplicationError: `SchedulerUnreachable` (may be tried again), `AttemptChanged` for a job that the
+            scheduler no longer knows, or `Refused`.
+    """
+    try:
+        yield
+    except NoSuchJob as error:
+        raise attempt_changed(f"the scheduler no longer knows the job: {error}") from error
+    except SchedulerError as error:
+        if error.retryable:
+            raise ApplicationError(str(error), type=UNREACHABLE) from error
+        raise refused(str(error)) from error
+
+
+# ---- heartbeats ------------------------------------------------------------------
+@asynccontextmanager
+async def heartbeats(every: float = HEARTBEAT_SECONDS) -> AsyncIterator[None]:
+    """Tells Temporal each second that the step still runs, so that a dead worker is noticed soon."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(every)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+# ---- the attempt -----------------------------------------------------------------
+ENDED_BY_OTHERS = {
+    JobState.COMPLETED: "completed",
+    JobState.CANCELLED: "was cancelled",
+    JobState.TIMEOUT: "reached its time limit",
+    JobState.DEADLINE: "reached its deadline",
+    JobState.PREEMPTED: "was preempted",
+}
+"""Ends that are no fault of the attempt, in words."""
+
+
+def relate(info: JobInfo, expected: Attempt) -> Relation:
+    """How the attempt that the job is in relates to the expected one.
+
+    One allowance beside `relation`: while the nodes of a requeued attempt still complete, Slurm counts the
+    restart already but shows the old submit time until they are done (seen on 22.05). So the same positive
+    restart count is the same attempt, whenever it was read: a new job under a reused id starts at 0.
+    """
+    found = relation(expected, info.attempt(expected.cluster))
+    if found is Relation.OTHER and info.restart_count == expected.restart_count > 0:
+        return Relation.SAME
+    return found
+
+
+def in_words(info: JobInfo) -> str:
+    """A job's state, for a sentence."""
+    held = ", held" if info.held else ""
+    reason = f", reason {info.reason}" if info.reason and info.reason != "None" else ""
+    return f"{info.state.value}{held}{reason}, restart count {info.restart_count}"

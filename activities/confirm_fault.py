@@ -1,0 +1,210 @@
+"""Asks independent sources again whether the fault is real, before anything is done about it."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from activities import logs
+from activities.common import (
+    ENDED_BY_OTHERS,
+    Context,
+    attempt_changed,
+    in_words,
+    not_yet,
+    now,
+    relate,
+    scheduler_errors,
+)
+from relight.contracts import Evidence, JobInfo, JobState, Model, Source, Symptom, TrainingJob, UtcDatetime
+from relight.contracts.steps import ConfirmInput, ConfirmResult, LogMark, Observation
+from relight.policy.attempts import Relation
+from relight.scheduler.port import NoSuchJob, NotSupported
+
+SHORTEST_SILENCE = timedelta(seconds=2)
+SILENCE_INTERVALS = 2
+"""So many learned step intervals without a step count as silence after a crash was logged."""
+UNKNOWN_INTERVAL_SILENCE = timedelta(seconds=15)
+"""The silence asked for when no interval was learned."""
+
+
+class Look(Model):
+    """The first look at the logs; it travels from try to try in the activity's heartbeat."""
+
+    at: UtcDatetime
+    step: int | None
+    marks: tuple[LogMark, ...]
+
+
+async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
+    """Confirms or refutes the diagnosis by the scheduler's word, its nodes, and the job's logs read again.
+
+    A failed attempt or a lost node confirms at once. While the job still runs, its logs decide: steps that go
+    on refute; silence since the fault, for long enough, confirms.
+
+    Raises:
+        ApplicationError: `NotYet` while there is no answer; `AttemptChanged` when the job ended without a
+            fault, or is in another attempt that the scheduler did not start because of a lost node.
+    """
+    job, diagnosis = given.job, given.diagnosis
+    with scheduler_errors():
+        try:
+            info = await context.scheduler.job(job.attempt.job_id)
+        except NoSuchJob:
+            return await _from_accounting(context, given)
+        allocation = job.nodes or info.nodes or diagnosis.nodes
+        nodes = await context.scheduler.nodes(allocation) if allocation else {}
+    lost = tuple(name for name in allocation if name in nodes and nodes[name].is_lost)
+
+    seen = [_observe("scheduler", "unknown", f"job {info.job_id} is {in_words(info)}")]
+    if lost:
+        states = ", ".join(f"{n} {'+'.join((nodes[n].state, *nodes[n].flags))}" for n in lost)
+        seen.append(_observe("nodes", "confirms", f"lost: {states}"))
+    elif nodes:
+        seen.append(_observe("nodes", "unknown", f"none of {len(nodes)} nodes of the allocation is lost"))
+    else:
+        seen.append(_observe("nodes", "not available", "the allocation is not known"))
+
+    relation = relate(info, job.attempt)
+    if relation is not Relation.SAME:
+        if _requeued_after_loss(info, job, relation, lost):
+            text = f"lost {', '.join(lost)}; the scheduler has put the job back in the queue by itself"
+            return _result("confirmed", text, seen, info, lost)
+        raise attempt_changed(
+            f"job {info.job_id} is not in attempt {job.attempt.label} any more: it is {in_words(info)}"
+        )
+    if lost:
+        return _result("confirmed", f"lost {', '.join(lost)} of the allocation", seen, info, lost)
+    if info.state.is_failure or _failing(info):
+        seen[0] = seen[0].model_copy(update={"verdict": "confirms"})
+        return _result("confirmed", f"the scheduler says {in_words(info)}{_exit(info)}", seen, info)
+    if info.state in ENDED_BY_OTHERS:
+        raise attempt_changed(f"job {info.job_id} {ENDED_BY_OTHERS[info.state]}: there is nothing to recover")
+    if info.state is JobState.PENDING:
+        return _result("refuted", "the attempt has not started", seen, info)
+    if info.state is JobState.SUSPENDED and diagnosis.symptom is not Symptom.CRASH:
+        return _result("refuted", "the job is suspended, so it makes no steps", seen, info)
+    if info.state is not JobState.RUNNING:
+        raise not_yet(f"the scheduler says {in_words(info)}: how the attempt ends is not known yet")
+    if diagnosis.symptom in (Symptom.SLOW, Symptom.DEGRADED):
+        return _result("inconclusive", "the job runs, and no second source tells how fast", seen, info)
+    return await _from_logs(given, info, seen)
+
+
+async def _from_logs(given: ConfirmInput, info: JobInfo, seen: list[Observation]) -> ConfirmResult:
+    """The scheduler says RUNNING: whether training goes on is in its logs."""
+    diagnosis = given.diagnosis
+    known = diagnosis.progress
+    paths = await asyncio.to_thread(logs.find_logs, given.job, info)
+    first = _earlier_look()
+    if first is None:
+        tail = await asyncio.to_thread(logs.read_tail, paths)
+        first = Look(at=now(), step=logs.last_step(tail), marks=tail.marks)
+        reading, step = tail, first.step
+        # For a hang, the sensor knew the last step exactly; a crash may be seen before the lines around it.
+        goes_on = (
+            diagnosis.symptom is Symptom.HANG and known is not None and step is not None and step > known.step
+        )
+    else:
+        reading = await asyncio.to_thread(logs.read_since, paths, first.marks)
+        step = logs.last_step(reading)
+        goes_on = any(line.step != first.step for line in reading.steps)
+    activity.heartbeat(first)
+
+    where = ", ".join(paths[:3])
+    if goes_on:
+        seen.append(_observe("job_log", "refutes", f"training goes on: step {step}", where))
+        return _result("refuted", f"training goes on (step {step})", seen, info)
+    if not reading.marks:
+        unread = "; ".join(reading.unread[:3]) or "there is none"
+        raise not_yet(f"the job runs, and no log of it can be read ({unread})")
+    silent = now() - _silent_since(first, given)
+    needed = _needed_silence(given)
+    if silent < needed:
+        raise not_yet(f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s")
+    last = f"step {first.step}" if first.step is not None else "the start"
+    text = f"the scheduler says RUNNING, and no step came after {last} for {_seconds(silent)} s"
+    seen.append(_observe("job_log", "confirms", text, where))
+    return _result("confirmed", text, seen, info)
+
+
+def _silent_since(first: Look, given: ConfirmInput) -> datetime:
+    """When the silence began: with the last step or the fault, the later of both, but not after our look."""
+    known = given.diagnosis.progress
+    if known is None or (first.step is not None and first.step > known.step):
+        return first.at  # steps came after the fault was seen: silence can only be counted from here
+    return min(first.at, max(known.at, given.diagnosis.occurred_at))
+
+
+def _needed_silence(given: ConfirmInput) -> timedelta:
+    known = given.diagnosis.progress
+    if known is None or known.interval is None:
+        return UNKNOWN_INTERVAL_SILENCE
+    return max(SHORTEST_SILENCE, SILENCE_INTERVALS * known.interval)
+
+
+def _earlier_look() -> Look | None:
+    details = activity.info().heartbeat_details
+    return Look.model_validate(details[0]) if details else None
+
+
+def _requeued_after_loss(info: JobInfo, job: TrainingJob, relation: Relation, lost: tuple[str, ...]) -> bool:
+    """Slurm itself requeues a job that loses a node: one restart more, not held, waiting or running again."""
+    return (
+        relation is Relation.NEWER
+        and bool(lost)
+        and info.restart_count == job.attempt.restart_count + 1
+        and not info.held
+        and not info.state.is_over
+    )
+
+
+def _failing(info: JobInfo) -> bool:
+    """It still completes, and the reason says already that it failed."""
+    return info.state is JobState.COMPLETING and info.reason == "NonZeroExitCode"
+
+
+async def _from_accounting(context: Context, given: ConfirmInput) -> ConfirmResult:
+    """The scheduler has forgotten the job: accounting may know how it ended."""
+    attempt = given.job.attempt
+    try:
+        info = await context.scheduler.finished_job(attempt.job_id)
+    except (NoSuchJob, NotSupported) as error:
+        seen = [
+            _observe("scheduler", "unknown", f"it no longer knows job {attempt.job_id}"),
+            _observe("accounting", "not available", str(error)),
+        ]
+        text = "the scheduler no longer knows the job, and accounting does not tell how it ended"
+        return _result("inconclusive", text, seen, None)
+    if info.state in ENDED_BY_OTHERS:
+        raise attempt_changed(f"job {attempt.job_id} {ENDED_BY_OTHERS[info.state]}, accounting says")
+    text = f"accounting says {in_words(info)}{_exit(info)}"
+    verdict = "confirmed" if info.state.is_failure else "inconclusive"
+    word = "confirms" if info.state.is_failure else "unknown"
+    return _result(verdict, text, [_observe("accounting", word, text)], info)
+
+
+def _observe(source: str, verdict: str, text: str, where: str = "") -> Observation:
+    kind = Source.JOB_LOG if source == "job_log" else Source.SCHEDULER
+    evidence: tuple[Evidence, ...] = ()
+    if verdict in ("confirms", "refutes"):
+        evidence = (Evidence(source=kind, observed_at=now(), text=text, where=where or source),)
+    return Observation(source=source, verdict=verdict, text=text, evidence=evidence)
+
+
+def _result(
+    verdict: str, summary: str, seen: list[Observation], info: JobInfo | None, lost: tuple[str, ...] = ()
+) -> ConfirmResult:
+    return ConfirmResult(
+        verdict=verdict, summary=summary, observations=tuple(seen), job_info=info, nodes_lost=lost
+    )
+
+
+def _exit(info: JobInfo) -> str:
+    if info.exit_signal:
+        return f", signal {info.exit_signal}"
+    return f", exit code {info.exit_code}" if info.exit_code else ""
+
+
+def _seconds(length: timedelta) -> str:
+    return f"{max(0.0, length.total_seconds()):.0f}"

@@ -1,0 +1,51 @@
+"""Checks that a job can do without some nodes, and makes the exclusion list of its next attempt.
+
+Reads only: Slurm takes an exclusion for a pending job only, so `resubmit` applies the list.
+"""
+
+from collections.abc import Collection, Mapping
+
+from temporalio.exceptions import ApplicationError
+
+from activities.common import Context, scheduler_errors
+from relight.contracts import JobInfo, NodeInfo
+from relight.contracts.steps import TOO_FEW_NODES, IsolateInput, IsolateResult
+
+
+async def isolate_nodes(context: Context, given: IsolateInput) -> IsolateResult:
+    """Merges the nodes with what the job's owner excluded, without names that the scheduler does not know.
+
+    Raises:
+        ApplicationError: `TooFewNodes` if fewer nodes would be left than the job needs.
+    """
+    with scheduler_errors():
+        info = await context.scheduler.job(given.job.attempt.job_id)
+        nodes = await context.scheduler.nodes()
+    excluded = tuple(sorted({*info.excluded_nodes, *(n for n in given.nodes if n in nodes)}))
+    dropped = tuple(n for n in given.nodes if n not in nodes)
+    check_enough(info, nodes, excluded)
+
+    parts = [f"the next attempt runs on none of: {', '.join(excluded) or 'no node is excluded'}"]
+    if info.excluded_nodes:
+        parts.append(f"its owner excluded {', '.join(info.excluded_nodes)}")
+    if dropped:
+        parts.append(f"unknown to the scheduler and left out: {', '.join(dropped)}")
+    return IsolateResult(excluded_nodes=excluded, dropped=dropped, summary="; ".join(parts))
+
+
+def check_enough(info: JobInfo, nodes: Mapping[str, NodeInfo], excluded: Collection[str]) -> None:
+    """Makes sure that enough nodes are left, busy ones included: they become free some day.
+
+    Raises:
+        ApplicationError: `TooFewNodes`, with the numbers.
+    """
+    needed = max(info.num_nodes, 1)
+    up = [n for n in nodes.values() if not n.is_lost and not n.is_drained]
+    left = [n for n in up if n.name not in excluded]
+    if len(left) < needed:
+        raise ApplicationError(
+            f"the job needs {needed} nodes, and without {', '.join(sorted(excluded))} only {len(left)} of "
+            f"{len(up)} usable nodes ({len(nodes)} in all) are left",
+            type=TOO_FEW_NODES,
+            non_retryable=True,
+        )

@@ -1,0 +1,170 @@
+"""Reads step lines from a job's logs: from the end, or everything that was written since a mark.
+
+A mark is how far a file had been written: its inode, its size, and a hash of the bytes just before. A file
+that was truncated, replaced or rewritten since does not continue its mark, and is read from its beginning.
+"""
+
+import hashlib
+import os
+import pwd
+from collections.abc import Iterable, Sequence
+from glob import glob
+from pathlib import Path
+from stat import S_ISREG
+from typing import BinaryIO
+
+from relight.contracts import JobInfo, Model, TrainingJob
+from relight.contracts.steps import LogMark
+from relight.diagnosis.catalogue import Catalogue
+from relight.diagnosis.findings import StepLine
+from relight.diagnosis.reader import LogReader
+from relight.scheduler.port import log_files
+
+MAX_FILES = 64
+"""Of more files than this, those written last are read."""
+TAIL = 2 * 1024 * 1024
+"""Bytes at the end of a file that are searched for its last step line."""
+BUDGET = 64 * 1024 * 1024
+"""Bytes of one file that are read in one look; the next look goes on from there."""
+_CHUNK = 1024 * 1024
+_HASHED = 4096
+
+
+class Reading(Model):
+    """What one look at the logs found."""
+
+    steps: tuple[StepLine, ...] = ()
+    """The first, the second and the last step line of each file, in order."""
+    marks: tuple[LogMark, ...] = ()
+    """Where the next look goes on."""
+    unread: tuple[str, ...] = ()
+    """Files that could not be read, and why."""
+
+
+def find_logs(job: TrainingJob, info: JobInfo | None) -> tuple[str, ...]:
+    """The existing log files of a job: its output as the scheduler reports it, and the globs given for it.
+
+    Where the job's own user named the files, files of other users are left out: the worker may be allowed to
+    read more than that user.
+    """
+    owner = owner_of_files(job)
+    outputs = [str(path) for path in log_files(info)] if info else []
+    found: dict[str, float] = {}
+    for pattern in (*outputs, *job.log_paths):
+        names = [pattern] if Path(pattern).exists() else glob(pattern, recursive=True)  # noqa: PTH207 - absolute
+        for name in names:
+            try:
+                stat = Path(name).stat()
+                if S_ISREG(stat.st_mode) and owner in (None, stat.st_uid):
+                    found[name] = stat.st_mtime
+            except OSError:  # gone again, or out of reach: reported when it is read, if it is still there
+                continue
+    newest = sorted(found, key=lambda name: found[name], reverse=True)[:MAX_FILES]
+    return tuple(name for name in found if name in newest)
+
+
+def owner_of_files(job: TrainingJob) -> int | None:
+    """The only user whose files may be read for this job; None: any that the worker can read."""
+    if not job.opted_in:
+        return None
+    try:
+        return pwd.getpwnam(job.user).pw_uid
+    except KeyError:
+        return os.geteuid()
+
+
+def mark_logs(paths: Iterable[str]) -> tuple[LogMark, ...]:
+    """How far each file has been written now. One that cannot be read gets no mark, and is read whole later."""
+    marks = []
+    for path in paths:
+        try:
+            with Path(path).open("rb") as file:
+                stat = os.fstat(file.fileno())
+                marks.append(_mark(file, path, stat.st_ino, stat.st_size))
+        except OSError:
+            continue
+    return tuple(marks)
+
+
+def read_tail(paths: Iterable[str]) -> Reading:
+    """Reads the end of each file, with marks at what was read."""
+    steps, marks, unread = [], [], []
+    for path in paths:
+        try:
+            found, mark = _read(path, None, tail=True)
+        except OSError as error:
+            unread.append(f"{path}: {error.strerror or error}")
+            continue
+        steps += _ends(found)
+        marks.append(mark)
+    return Reading(steps=tuple(steps), marks=tuple(marks), unread=tuple(unread))
+
+
+def read_since(paths: Iterable[str], marks: Sequence[LogMark]) -> Reading:
+    """Reads what was written since these marks; a file without one is read from its beginning."""
+    known = {mark.path: mark for mark in marks}
+    steps, after, unread = [], [], []
+    for path in paths:
+        try:
+            found, mark = _read(path, known.get(path))
+        except OSError as error:
+            unread.append(f"{path}: {error.strerror or error}")
+            if path in known:
+                after.append(known[path])
+            continue
+        steps += _ends(found)
+        after.append(mark)
+    return Reading(steps=tuple(steps), marks=tuple(after), unread=tuple(unread))
+
+
+def last_step(reading: Reading) -> int | None:
+    """The last step of the file that was written last."""
+    newest: tuple[float, int] | None = None
+    for step in reading.steps:  # of one file, a later line replaces an earlier one
+        try:
+            written = Path(step.file).stat().st_mtime
+        except OSError:
+            written = 0.0
+        if newest is None or written >= newest[0]:
+            newest = (written, step.step)
+    return newest[1] if newest else None
+
+
+def _read(path: str, since: LogMark | None, *, tail: bool = False) -> tuple[list[StepLine], LogMark]:
+    with Path(path).open("rb") as file:
+        stat = os.fstat(file.fileno())
+        start = since.size if since is not None and _continues(file, stat, since) else 0
+        if tail and stat.st_size > TAIL:
+            file.seek(stat.st_size - TAIL)
+            start = stat.st_size - TAIL + len(file.readline())  # the first line may be cut
+        file.seek(start)
+        reader = LogReader(Catalogue.load(), path, offset=start)
+        steps = []
+        left = BUDGET
+        while left > 0 and (data := file.read(min(_CHUNK, left))):
+            left -= len(data)
+            steps += [event for event in reader.feed(data) if isinstance(event, StepLine)]
+        # A line longer than the budget is passed over, not read again and again.
+        upto = reader.consumed if left > 0 or reader.consumed > start else file.tell()
+        return steps, _mark(file, path, stat.st_ino, upto)
+
+
+def _ends(steps: list[StepLine]) -> list[StepLine]:
+    return steps if len(steps) <= 3 else [*steps[:2], steps[-1]]
+
+
+def _continues(file: BinaryIO, stat: os.stat_result, mark: LogMark) -> bool:
+    """The file still begins with what it had when it was marked."""
+    if stat.st_ino != mark.inode or stat.st_size < mark.size:
+        return False
+    return _hash_before(file, mark.size) == mark.tail_hash
+
+
+def _mark(file: BinaryIO, path: str, inode: int, size: int) -> LogMark:
+    return LogMark(path=path, inode=inode, size=size, tail_hash=_hash_before(file, size))
+
+
+def _hash_before(file: BinaryIO, size: int) -> str:
+    start = max(0, size - _HASHED)
+    file.seek(start)
+    return hashlib.sha256(file.read(size - start)).hexdigest()[:16]

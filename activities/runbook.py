@@ -1,0 +1,116 @@
+"""All steps as Temporal activities, under the names by which workflows call them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+
+from activities.common import Context
+from activities.confirm_fault import confirm_fault
+from activities.drain_job import drain_job
+from activities.hold_job import hold_job
+from activities.isolate_nodes import isolate_nodes
+from activities.locate_checkpoint import locate_checkpoint
+from activities.look_at_job import look_at_job
+from activities.resubmit import resubmit
+from activities.snapshot_job import snapshot_job
+from activities.verify_resume import verify_resume
+from activities.verify_running import verify_running
+from activities.wait_nodes_free import wait_nodes_free
+from relight.contracts.steps import (
+    ConfirmInput,
+    ConfirmResult,
+    DrainInput,
+    DrainResult,
+    HoldInput,
+    IsolateInput,
+    IsolateResult,
+    LocateInput,
+    LocateResult,
+    NodesFreeInput,
+    PollInput,
+    PollResult,
+    ResubmitInput,
+    ResubmitResult,
+    RunningResult,
+    VerifyInput,
+    VerifyResult,
+)
+
+
+class Runbook:
+    """The steps, bound to one scheduler and one configuration."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @activity.defn
+    async def confirm_fault(self, given: ConfirmInput) -> ConfirmResult:
+        """Is the fault real?"""
+        return await confirm_fault(self._context, given)
+
+    @activity.defn
+    async def isolate_nodes(self, given: IsolateInput) -> IsolateResult:
+        """Can the job do without these nodes?"""
+        return await isolate_nodes(self._context, given)
+
+    @activity.defn
+    async def drain_job(self, given: DrainInput) -> DrainResult:
+        """Takes the old attempt off its nodes."""
+        return await drain_job(self._context, given)
+
+    @activity.defn
+    async def wait_nodes_free(self, given: NodesFreeInput) -> str:
+        """Waits until nothing of it is left there."""
+        return await wait_nodes_free(self._context, given)
+
+    @activity.defn
+    async def locate_checkpoint(self, given: LocateInput) -> LocateResult:
+        """Where can training resume?"""
+        return await locate_checkpoint(self._context, given)
+
+    @activity.defn
+    async def resubmit(self, given: ResubmitInput) -> ResubmitResult:
+        """Lets the job start again."""
+        return await resubmit(self._context, given)
+
+    @activity.defn
+    async def verify_running(self, given: VerifyInput) -> RunningResult:
+        """Waits until it runs."""
+        return await verify_running(self._context, given)
+
+    @activity.defn
+    async def verify_resume(self, given: VerifyInput) -> VerifyResult:
+        """Waits until it trains past the step it failed at."""
+        return await verify_resume(self._context, given)
+
+    @activity.defn
+    async def hold_job(self, given: HoldInput) -> str:
+        """Leaves the job held."""
+        return await hold_job(self._context, given)
+
+    @activity.defn
+    async def look_at_job(self, given: PollInput) -> PollResult:
+        """What does the scheduler say of the job?"""
+        return await look_at_job(self._context, given)
+
+    @activity.defn
+    async def snapshot_job(self, given: PollInput) -> str:
+        """Saves what it takes to submit the job again."""
+        return await snapshot_job(self._context, given)
+
+    def all(self) -> list[Callable[..., Any]]:
+        """The steps, for a worker."""
+        return [
+            self.confirm_fault,
+            self.isolate_nodes,
+            self.drain_job,
+            self.wait_nodes_free,
+            self.locate_checkpoint,
+            self.resubmit,
+            self.verify_running,
+            self.verify_resume,
+            self.hold_job,
+            self.look_at_job,
+            self.snapshot_job,
+        ]
