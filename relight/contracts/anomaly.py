@@ -120,6 +120,14 @@ class Anomaly(Model):
     progress: Progress | None = None
     """The last progress before it, where known."""
     detector: str = ""
+    hold_out: bool = False
+    """If this is the root, its suspects' nodes should not be used again before somebody looked at them."""
+    key: str = ""
+    """What stays the same when the same failure is replayed; becomes the diagnosis' `root_key`."""
+    weight: int = 0
+    """Among roots that explain equally much, the heavier one is the root."""
+    says: CleanText = ""
+    """What it means, in a sentence for a person."""
 
     @staticmethod
     def make_id(attempt: Attempt, detector: str, *key: object) -> str:

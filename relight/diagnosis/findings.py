@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from relight.contracts import Cause, CleanText, Model, Role, Symptom, UtcDatetime
+from relight.contracts import Cause, CleanText, Model, Role, Source, Symptom, UtcDatetime
 
 
 class Finding(Model):
@@ -28,6 +28,21 @@ class Finding(Model):
     """The line says that a process ended or is about to."""
     key: str = ""
     """What stays the same when the same failure is replayed: exception and code line, path, code."""
+    source: Source = Source.JOB_LOG
+    hold_out: bool = False
+    """If this is the root, its node should not be used again before somebody looked at it."""
+    weight: int = 0
+    """Preferred among roots of equal rank when higher; generic signatures have a negative one."""
+    tag: str = ""
+    """What the cross-line rules know the signature by (`watchdog`, `peer`, `finished`, ...); mostly empty."""
+    peer: str | None = None
+    """The far end that a network message names, as printed or as a node name where that is known."""
+    says: str = ""
+    """What the signature means, for a person."""
+    groups: dict[str, str] = {}
+    """The named groups of the signature's pattern."""
+    attempt: int = 0
+    """Counts the starts that the log itself announces; a log of one attempt has 0 throughout."""
 
 
 class StepLine(Model):
@@ -38,9 +53,22 @@ class StepLine(Model):
     line: int
     offset: int
     rank: int | None = None
+    total: int | None = None
+    """The last step of the run, where the line says it."""
     loss: float | None = None
+    grad_norm: float | None = None
+    loss_scale: float | None = None
     step_seconds: float | None = None
+    data_seconds: float | None = None
+    """The part of `step_seconds` that was waited for data."""
     throughput: float | None = None
+    """As printed."""
+    skipped: int | None = None
+    """Iterations without an update since the last line (fp16 overflow)."""
+    no_loss: bool = False
+    """The format prints a loss field, and this line has none or a bad one (Megatron drops a NaN loss)."""
+    format: str = ""
+    attempt: int = 0
     logged_at: UtcDatetime | None = None
 
 

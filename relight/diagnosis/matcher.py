@@ -1,0 +1,104 @@
+"""One pass over the bytes of a log with all patterns at once (Hyperscan); exact groups only on hit lines.
+
+Hyperscan reports where patterns end. Lines without a report are never looked at in Python. A reported line
+is then examined with `re`, on the text without prefixes and terminal escapes.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import hyperscan
+
+from relight.diagnosis import phases, steplines
+from relight.diagnosis.catalogue import Catalogue, Kind, Signature
+
+STEP = -1
+"""The line may be a step line."""
+PHASE = -2
+TRACE = -3
+"""The line may begin a Python traceback."""
+NOTE = -4
+"""The line may say who is who: nodes, ranks, addresses, a new attempt."""
+COLOUR = -5
+"""The line has terminal escapes: patterns may be interrupted by them."""
+
+NOTES: tuple[str, ...] = (
+    r"SLURM_(?:JOB_|STEP_)?NODELIST=",
+    r"NCCL INFO Bootstrap : Using",
+    r"ncclCommInitRank comm .{0,40} rank \d+ nranks",
+    r"SLURM_RESTART_COUNT=",
+    r"^Restart \d+ of job",
+    r"^\s*attempt \d+(?: hosts \S+)?: ",
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A signature and its groups."""
+
+    signature: Signature
+    groups: dict[str, str]
+
+
+class Matcher:
+    """All patterns of a catalogue, compiled once."""
+
+    def __init__(
+        self, catalogue: Catalogue, steps: tuple[steplines.StepFormat, ...] = steplines.FORMATS
+    ) -> None:
+        """Compiles the database; signatures that Hyperscan cannot compile exactly become prefilters."""
+        self.steps = steps
+        self.signatures = tuple(catalogue)
+        self._patterns = [re.compile(s.pattern) for s in self.signatures]
+        # Better signatures first: heavier, then benign before others, then catalogue order.
+        self._order = {n: (-s.weight, s.role is not Kind.BENIGN, n) for n, s in enumerate(self.signatures)}
+        extra: list[tuple[int, str]] = [(STEP, f.trigger) for f in steps]
+        extra += [(PHASE, t) for t in phases.TRIGGERS]
+        extra += [(TRACE, r"Traceback \(most recent call last\)"), (COLOUR, r"\x1b\[")]
+        extra += [(NOTE, n) for n in NOTES]
+        self._meaning = [*range(len(self.signatures)), *(kind for kind, _ in extra)]
+        expressions = [s.pattern.encode() for s in self.signatures] + [p.encode() for _, p in extra]
+        self._db = _compile(tuple(expressions))
+
+    def scan(self, block: bytes) -> list[tuple[int, int]]:
+        """Where patterns end, as (offset after the match, meaning), in order of offset.
+
+        A meaning is the number of a signature, or one of the negative constants.
+        """
+        hits: list[tuple[int, int]] = []
+        meaning = self._meaning
+        append = hits.append
+
+        def hit(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            append((end, meaning[number]))
+
+        self._db.scan(block, match_event_handler=hit)
+        return hits
+
+    def match(self, text: str, numbers: set[int]) -> Match | None:
+        """The best of these signatures that really matches the text; None for none, or for a benign line."""
+        for n in sorted(numbers, key=self._order.__getitem__):
+            m = self._patterns[n].search(text)
+            if m is None:
+                continue
+            if self.signatures[n].role is Kind.BENIGN:
+                return None
+            return Match(self.signatures[n], {k: v for k, v in m.groupdict().items() if v is not None})
+        return None
+
+
+def _compile(expressions: tuple[bytes, ...]) -> hyperscan.Database:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=list(expressions),
+        ids=list(range(len(expressions))),
+        flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
+    )
+    return database
+
+
+@lru_cache(maxsize=4)
+def matcher_for(catalogue: Catalogue, steps: tuple[steplines.StepFormat, ...] | None = None) -> Matcher:
+    """The matcher of a catalogue, compiled once in this process."""
+    return Matcher(catalogue, steps or steplines.FORMATS)
