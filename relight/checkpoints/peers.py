@@ -70,8 +70,13 @@ def _missing(own: Mapping[str, File], peers: Sequence[Mapping[str, File]]) -> li
     if not absent:
         return []
     whole, lost = Counter(map(_family, usual)), Counter(map(_family, absent))
-    # Half of a family or more gone is another number of ranks, not a loss; a family of one is a loss.
-    lost_files = {p for p in absent if whole[_family(p)] == 1 or lost[_family(p)] * 2 < whole[_family(p)]}
+
+    def is_loss(family: str) -> bool:
+        # Half of a family or more gone, and some still there, is another number of ranks.
+        left = whole[family] - lost[family]
+        return left < 2 or lost[family] < left
+
+    lost_files = {path for path in absent if is_loss(_family(path))}
     return [missing(f"{some(lost_files)} missing, which other checkpoints have")] if lost_files else []
 
 

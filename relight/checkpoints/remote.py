@@ -21,7 +21,7 @@ class FsspecStore:
         """Opens the file system.
 
         Raises:
-            CheckpointError: fsspec or the file system's own package is not installed, or the address is wrong.
+            CheckpointError: fsspec or the file system's package is not installed, or the address is wrong.
         """
         self.root = url
         try:

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from relight.checkpoints.access import BadContentError
 
-MAX_OPCODES = 4_000_000
-"""More are not followed: a bound on time (some seconds) and memory."""
+MAX_OPCODES = 5_000_000
+"""More are not followed: a bound on time (about 3 s) and memory (100 MB for an index of real tensors)."""
 
 
 class TooLongError(Exception):
@@ -41,6 +41,14 @@ class Call:
         self.content: list[Any] | None = None
         """What was added to it afterwards: items, or keys and values in turn."""
 
+    def take_state(self) -> dict[str, object]:
+        """Takes away the state, as far as its keys are text, and the arguments: frees their memory."""
+        state = {k: v for k, v in items(self.state) if isinstance(k, str)}
+        if isinstance(self.state, Pairs):
+            self.state.content = None
+        self.state = self.args = None
+        return state
+
     def is_a(self, name: str) -> bool:
         """It calls something of this name, from whatever module."""
         return isinstance(self.callee, Name) and self.callee.name == name
@@ -52,7 +60,7 @@ class Pairs:
     __slots__ = ("content",)
 
     def __init__(self) -> None:
-        self.content: list[Any] = []
+        self.content: list[Any] | None = None
 
 
 class Persistent:
@@ -80,13 +88,19 @@ def get(value: object, key: str) -> object:
     return found
 
 
-def read(data: bytes, start: int = 0, tick: Callable[[], None] = lambda: None) -> tuple[Any, int]:
+def read(
+    data: bytes,
+    start: int = 0,
+    tick: Callable[[], None] = lambda: None,
+    built: Callable[[Call], None] = lambda call: None,
+) -> tuple[Any, int]:
     """Reads one pickle.
 
     Args:
         data: holds it.
         start: where it starts.
         tick: called now and then; may raise to stop.
+        built: called with each object once its state is there; may take it over with `Call.take_state`.
 
     Returns:
         Its value, and the position after its end.
@@ -95,7 +109,7 @@ def read(data: bytes, start: int = 0, tick: Callable[[], None] = lambda: None) -
         BadContentError: it is damaged or cut off.
         TooLongError: it has more than `MAX_OPCODES`.
     """
-    machine = _Machine(data, start)
+    machine = _Machine(data, start, built)
     run = machine.run
     try:
         for _ in range(MAX_OPCODES >> 16):
@@ -117,14 +131,18 @@ _F8 = struct.Struct(">d").unpack_from
 class _Machine:
     """A stack, a memo, and where we are."""
 
-    __slots__ = ("at", "data", "marks", "memo", "stack")
+    __slots__ = ("at", "built", "data", "marks", "memo", "scattered", "stack")
 
-    def __init__(self, data: bytes, at: int) -> None:
+    def __init__(self, data: bytes, at: int, built: Callable[[Call], None]) -> None:
+        self.built = built
         self.data = data
         self.at = at
         self.stack: list[Any] = []
         self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
+        self.memo: list[Any] = []
+        """What was memorized under 0, 1, 2 and so on, as picklers do; a list needs little memory."""
+        self.scattered: dict[int, Any] = {}
+        """What was memorized under other numbers."""
 
     def run(self, count: int) -> bool:
         """Follows so many opcodes; true once the pickle has ended."""
@@ -164,6 +182,19 @@ class _Machine:
         (value,) = unpack(self.data, self.at)
         self.at += width
         return value
+
+    def memorize(self, number: int) -> None:
+        """Keeps the top of the stack under a number."""
+        if number == len(self.memo):
+            self.memo.append(self.stack[-1])
+        elif number < len(self.memo):
+            self.memo[number] = self.stack[-1]
+        else:
+            self.scattered[number] = self.stack[-1]
+
+    def recall(self, number: int) -> object:
+        """What is kept under a number."""
+        return self.memo[number] if 0 <= number < len(self.memo) else self.scattered[number]
 
     def marked(self) -> list[Any]:
         """Everything since the last mark, taken off the stack."""
@@ -229,9 +260,9 @@ _push("U", lambda m: m.take(m.u1()).decode("latin-1"))
 _push("T", lambda m: m.take(m.number(_U4, 4)).decode("latin-1"))
 _push("S", lambda m: m.line().strip(b"'\"").decode("latin-1"))
 
-_push("h", lambda m: m.memo[m.u1()])
-_push("j", lambda m: m.memo[m.number(_U4, 4)])
-_push("g", lambda m: m.memo[int(m.line())])
+_push("h", lambda m: m.recall(m.u1()))
+_push("j", lambda m: m.recall(m.number(_U4, 4)))
+_push("g", lambda m: m.recall(int(m.line())))
 
 _push("t", lambda m: tuple(m.marked()))
 _push("l", lambda m: m.marked())
@@ -288,22 +319,25 @@ def _mark(m: _Machine) -> None:
 
 @_opcode(b"\x94")
 def _memoize(m: _Machine) -> None:
-    m.memo[len(m.memo)] = m.stack[-1]
+    if m.scattered:
+        m.memorize(len(m.memo) + len(m.scattered))
+    else:
+        m.memo.append(m.stack[-1])
 
 
 @_opcode("q")
 def _binput(m: _Machine) -> None:
-    m.memo[m.u1()] = m.stack[-1]
+    m.memorize(m.u1())
 
 
 @_opcode("r")
 def _long_binput(m: _Machine) -> None:
-    m.memo[m.number(_U4, 4)] = m.stack[-1]
+    m.memorize(m.number(_U4, 4))
 
 
 @_opcode("p")
 def _put(m: _Machine) -> None:
-    m.memo[int(m.line())] = m.stack[-1]
+    m.memorize(int(m.line()))
 
 
 def _tuple_of(count: int) -> _Handler:
@@ -321,7 +355,7 @@ _TABLE[0x85], _TABLE[0x86], _TABLE[0x87] = _tuple_of(1), _tuple_of(2), _tuple_of
 def _extend(target: object, values: list[Any]) -> None:
     if isinstance(target, list):
         target.extend(values)
-    elif isinstance(target, Call) and target.content is None:
+    elif isinstance(target, Call | Pairs) and target.content is None:
         target.content = values
     elif isinstance(target, Call | Pairs) and target.content is not None:
         target.content.extend(values)
@@ -395,6 +429,7 @@ def _build(m: _Machine) -> None:
     state = m.stack.pop()
     if isinstance(m.stack[-1], Call):
         m.stack[-1].state = state
+        m.built(m.stack[-1])
 
 
 @_opcode(b"\x98")

@@ -45,9 +45,20 @@ class Candidate:
     """A name like `last`, which repeats another checkpoint or is one more save outside the count."""
 
     def inside(self) -> Mapping[str, File]:
-        """Files by their path within the candidate; a single file has the path ``."""
-        start = 0 if self.name == "." else len(self.name) + 1
-        return {f.path[start:]: f for f in self.files}
+        """Files by their path within the candidate; a single file has the path ``.
+
+        Where the candidate is several files beside each other, its name in their paths is written as `*`.
+        """
+        if self.name == ".":
+            return {f.path: f for f in self.files}
+        stem = self.name.rpartition(".")[0] or self.name
+        start = len(self.name) + 1
+        return {
+            f.path[start:]
+            if f.path == self.name or f.path.startswith(self.name + "/")
+            else f.path.replace(self.name if self.name in f.path else stem, "*", 1): f
+            for f in self.files
+        }
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ from relight.checkpoints.stores import NotListedError, UnreadableError
 from relight.checkpoints.tree import File, Tree
 
 METADATA = ".metadata"
-MAX_METADATA = 24 << 20
+MAX_METADATA = 16 << 20
 """A larger `.metadata` is not followed, only searched for the names of shards."""
 _SHARD_NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.\-]*\.distcp")
+_ENTRIES = frozenset({"_StorageInfo", "_HFStorageInfo"})
+_FOLDED = _ENTRIES | {"MetadataIndex", "TensorStorageMetadata", "ChunkStorageMetadata", "TensorProperties"}
+"""Objects of which there is one or more for each tensor."""
 _CHUNK = 8 << 20
 _OVERLAP = 256
 
@@ -99,7 +102,7 @@ def _check(files: Mapping[str, File], place: str, access: Access) -> Structure:
         problems=_compare(index, files, where),
         committed=True,
         needed=[metadata, *(files[p] for p in index.ends if p in files)],
-        parts={files[p].path: parts for p, parts in index.parts.items() if p in files and parts},
+        parts={files[p].path: sorted(parts) for p, parts in index.parts.items() if p in files},
         inventory=True,
         checked=[f"{index.kind} of {len(index.ends)} shards that {METADATA} names"],
     )
@@ -120,6 +123,29 @@ class Index:
     parts: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Name of a shard to the archives in it; shards that are transformed (compressed) are left out."""
     kind: str = "names and lengths"
+
+    def note(self, call: pickles.Call) -> None:
+        """Takes in one object of the pickle: an entry of `storage_data` tells of one archive.
+
+        Raises:
+            BadContentError: the entry names no file or an impossible place.
+        """
+        if not isinstance(call.callee, pickles.Name) or call.callee.name not in _FOLDED:
+            return
+        state = call.take_state()  # there are hundreds of thousands: none is kept
+        if call.callee.name not in _ENTRIES:
+            return
+        name, offset, length = (state.get(key) for key in ("relative_path", "offset", "length"))
+        if not isinstance(name, str):
+            raise BadContentError("an entry of it names no file")
+        if not isinstance(offset, int) or not isinstance(length, int):
+            self.ends.setdefault(name, 1)  # another kind of storage, such as safetensors
+            return
+        if offset < 0 or length <= 0:
+            raise BadContentError("an entry of it has an impossible place")
+        self.ends[name] = max(self.ends.get(name, 0), offset + length)
+        if state.get("transform_descriptors") is None:
+            self.parts.setdefault(name, []).append((offset, length))
 
 
 def _compare(index: Index, files: Mapping[str, File], where: str) -> list[Problem]:
@@ -145,12 +171,15 @@ def read_index(metadata: File, access: Access) -> Index:
     if metadata.size <= MAX_METADATA:
         data = access.read(Level.STRUCTURE, metadata.path, 0, metadata.size)
         try:
-            value, end = pickles.read(data, tick=access.budget.check_time)
+            index = Index()
+            value, end = pickles.read(data, tick=access.budget.check_time, built=index.note)
         except pickles.TooLongError:
             return _search([data])
         if end != len(data) or len(data) != metadata.size:
             raise BadContentError("it does not end where its pickle does")
-        return _follow(value)
+        if not isinstance(value, pickles.Call) or not value.is_a("Metadata"):
+            raise BadContentError("it is not the index of a distributed checkpoint")
+        return index
     return _search(
         access.read(Level.STRUCTURE, metadata.path, max(0, at - _OVERLAP), _CHUNK + _OVERLAP)
         for at in range(0, metadata.size, _CHUNK)
@@ -160,27 +189,3 @@ def read_index(metadata: File, access: Access) -> Index:
 def _search(chunks: Iterable[bytes]) -> Index:
     names = {m.decode() for chunk in chunks for m in _SHARD_NAME.findall(chunk)}
     return Index(dict.fromkeys(names, 1), kind="names")
-
-
-def _follow(value: object) -> Index:
-    if not isinstance(value, pickles.Call) or not value.is_a("Metadata"):
-        raise BadContentError("it is not the index of a distributed checkpoint")
-    index = Index()
-    for _, entry in pickles.items(pickles.get(value.state, "storage_data")):
-        state = entry.state if isinstance(entry, pickles.Call) else None
-        name = pickles.get(state, "relative_path")
-        if not isinstance(name, str):
-            raise BadContentError("an entry of it names no file")
-        offset, length = pickles.get(state, "offset"), pickles.get(state, "length")
-        if not isinstance(offset, int) or not isinstance(length, int):
-            index.ends.setdefault(name, 1)  # another kind of storage, such as safetensors
-            continue
-        if offset < 0 or length <= 0:
-            raise BadContentError("an entry of it has an impossible place")
-        index.ends[name] = max(index.ends.get(name, 0), offset + length)
-        parts = index.parts.setdefault(name, [])
-        if pickles.get(state, "transform_descriptors") is None:
-            parts.append((offset, length))
-    for parts in index.parts.values():
-        parts.sort()
-    return index
