@@ -68,7 +68,7 @@ async def set_up(directory: Path, scheduler_name: str, story: Story) -> AsyncIte
     cluster = "demo" if scheduler_name == "local" else ""
     config.write_text(SETTINGS.format(cluster=cluster, scheduler=scheduler_name, state=directory / "state"))
     settings = load_settings(config)
-    scheduler = await open_scheduler(settings)
+    scheduler = open_scheduler(settings)
     found = await scheduler.version()
     story.tell(f"scheduler: {found.name} {found.version}, cluster {settings.cluster or found.cluster}")
     training = Training(directory / "training")

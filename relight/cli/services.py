@@ -2,6 +2,7 @@
 
 import typer
 
+from relight.cli.exit_codes import CommandError
 from relight.cli.invocation import invocation, run_async
 
 
@@ -15,5 +16,9 @@ def worker(ctx: typer.Context) -> None:
 def sensor(ctx: typer.Context) -> None:
     """Run the cluster sensor: it follows the logs and the scheduler, and reports what goes wrong."""
     from sensor.main import run_sensor  # it compiles the catalogue; the other commands start faster without
+    from sensor.store import StoreError
 
-    run_async(run_sensor(invocation(ctx).settings))
+    try:
+        run_async(run_sensor(invocation(ctx).settings))
+    except StoreError as e:
+        raise CommandError(str(e)) from e

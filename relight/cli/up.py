@@ -122,7 +122,7 @@ async def _check_scheduler(call: Invocation) -> None:
     """Without a scheduler the worker would end again and again: better to say so once, here."""
     from relight.scheduler.opening import open_scheduler  # adapters are slow to import
 
-    scheduler = await open_scheduler(call.settings)
+    scheduler = open_scheduler(call.settings)
     found = await scheduler.version()
     say(f"scheduler: {found.name} {found.version}, cluster {call.settings.cluster or found.cluster}")
 

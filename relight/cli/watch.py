@@ -160,7 +160,7 @@ async def read_job(
     from relight.scheduler.opening import open_scheduler  # adapters are slow to import
 
     chosen = settings.policy(policy or "default")
-    scheduler = await open_scheduler(settings)
+    scheduler = open_scheduler(settings)
     info = await scheduler.job(job_id)
     if info.state.is_over and not info.state.is_failure:
         raise CommandError(

@@ -35,7 +35,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def scheduler(nobody_home: None, settings_file: Path) -> Scheduler:
     settings_file.write_text(settings_file.read_text() + f'cluster = "{settings_file.parent.name}"\n')
-    return asyncio.run(open_scheduler(load_settings(settings_file)))
+    return open_scheduler(load_settings(settings_file))
 
 
 @pytest.fixture
