@@ -109,6 +109,28 @@ def relate(info: JobInfo, expected: Attempt) -> Relation:
     return found
 
 
+_ENDS_AS = {
+    "NonZeroExitCode": JobState.FAILED,
+    "OutOfMemory": JobState.OUT_OF_MEMORY,
+    "TimeLimit": JobState.TIMEOUT,
+}
+"""What a completing job will end as, by its reason. A cancelled one has none (seen on 22.05)."""
+
+
+async def read_job(scheduler: Scheduler, job_id: str) -> JobInfo:
+    """Reads a job, in the state that it will end in where that is known while its nodes still complete.
+
+    Slurm may say only COMPLETING until the last process is gone, which can take minutes.
+
+    Raises:
+        SchedulerError: as the port's `job`.
+    """
+    info = await scheduler.job(job_id)
+    if info.state is JobState.COMPLETING and info.reason in _ENDS_AS:
+        return info.model_copy(update={"state": _ENDS_AS[info.reason], "flags": (*info.flags, "COMPLETING")})
+    return info
+
+
 def in_words(info: JobInfo) -> str:
     """A job's state, for a sentence."""
     held = ", held" if info.held else ""

@@ -13,6 +13,7 @@ from activities.common import (
     in_words,
     not_yet,
     now,
+    read_job,
     relate,
     scheduler_errors,
 )
@@ -49,7 +50,7 @@ async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
     job, diagnosis = given.job, given.diagnosis
     with scheduler_errors():
         try:
-            info = await context.scheduler.job(job.attempt.job_id)
+            info = await read_job(context.scheduler, job.attempt.job_id)
         except NoSuchJob:
             return await _from_accounting(context, given)
         allocation = job.nodes or info.nodes or diagnosis.nodes
@@ -75,7 +76,7 @@ async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
         )
     if lost:
         return _result("confirmed", f"lost {', '.join(lost)} of the allocation", seen, info, lost)
-    if info.state.is_failure or _failing(info):
+    if info.state.is_failure:
         seen[0] = seen[0].model_copy(update={"verdict": "confirms"})
         return _result("confirmed", f"the scheduler says {in_words(info)}{_exit(info)}", seen, info)
     if info.state in ENDED_BY_OTHERS:
@@ -157,11 +158,6 @@ def _requeued_after_loss(info: JobInfo, job: TrainingJob, relation: Relation, lo
         and not info.held
         and not info.state.is_over
     )
-
-
-def _failing(info: JobInfo) -> bool:
-    """It still completes, and the reason says already that it failed."""
-    return info.state is JobState.COMPLETING and info.reason == "NonZeroExitCode"
 
 
 async def _from_accounting(context: Context, given: ConfirmInput) -> ConfirmResult:

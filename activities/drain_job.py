@@ -11,6 +11,7 @@ from activities.common import (
     heartbeats,
     in_words,
     now,
+    read_job,
     relate,
     scheduler_errors,
 )
@@ -46,7 +47,7 @@ async def drain_job(context: Context, given: DrainInput) -> DrainResult:
     async with heartbeats():
         with scheduler_errors():
             try:
-                info = await context.scheduler.job(given.attempt.job_id)
+                info = await read_job(context.scheduler, given.attempt.job_id)
             except NoSuchJob:
                 return _submit_anew(given, "the scheduler has forgotten the job")
             return await _drain(context, given, info)

@@ -74,7 +74,7 @@ def owner_of_files(job: TrainingJob) -> int | None:
 
 
 def mark_logs(paths: Iterable[str]) -> tuple[LogMark, ...]:
-    """How far each file has been written now. One that cannot be read gets no mark, and is read whole later."""
+    """How far each file has been written now; one that cannot be read gets no mark, and is read whole."""
     marks = []
     for path in paths:
         try:

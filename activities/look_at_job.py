@@ -1,6 +1,6 @@
 """The monitor's own look at the scheduler, in case a sensor missed something."""
 
-from activities.common import Context, in_words, now, relate
+from activities.common import Context, in_words, now, read_job, relate
 from relight.contracts import Anomaly, Attempt, Cause, Evidence, JobInfo, JobState, Source, Symptom
 from relight.contracts.steps import PollInput, PollResult
 from relight.policy.attempts import Relation
@@ -17,7 +17,7 @@ async def look_at_job(context: Context, given: PollInput) -> PollResult:
     """Says what the scheduler says. It never fails: no answer is an answer too (`known` is None)."""
     expected = given.job.attempt
     try:
-        info = await context.scheduler.job(expected.job_id)
+        info = await read_job(context.scheduler, expected.job_id)
     except NoSuchJob:
         return await _from_accounting(context, expected)
     except SchedulerError as error:

@@ -10,7 +10,7 @@ import asyncio
 from temporalio import activity
 
 from activities import logs
-from activities.common import Context, attempt_changed, in_words, not_yet, now, scheduler_errors
+from activities.common import Context, attempt_changed, in_words, not_yet, now, read_job, scheduler_errors
 from activities.verify_running import check_same, resume_failed
 from relight.contracts import JobState, Model
 from relight.contracts.steps import LogMark, VerifyInput, VerifyResult
@@ -34,7 +34,7 @@ async def verify_resume(context: Context, given: VerifyInput) -> VerifyResult:
             first; `AttemptChanged` when somebody cancelled or restarted it.
     """
     with scheduler_errors():
-        info = await context.scheduler.job(given.attempt.job_id)
+        info = await read_job(context.scheduler, given.attempt.job_id)
     check_same(given, info)
     paths = await asyncio.to_thread(logs.find_logs, given.job, info)
     before = _earlier(given)

@@ -2,7 +2,16 @@
 
 from temporalio.exceptions import ApplicationError
 
-from activities.common import Context, attempt_changed, in_words, not_yet, now, relate, scheduler_errors
+from activities.common import (
+    Context,
+    attempt_changed,
+    in_words,
+    not_yet,
+    now,
+    read_job,
+    relate,
+    scheduler_errors,
+)
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import RESUME_FAILED, RunningResult, VerifyInput, VerifyResult
 from relight.policy.attempts import Relation
@@ -18,7 +27,7 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
             node; `AttemptChanged` when somebody cancelled, held or restarted it.
     """
     with scheduler_errors():
-        info = await context.scheduler.job(given.attempt.job_id)
+        info = await read_job(context.scheduler, given.attempt.job_id)
     check_same(given, info)
     if info.state is JobState.PENDING and info.held:
         raise attempt_changed(f"job {info.job_id} was held by somebody else: {in_words(info)}")
