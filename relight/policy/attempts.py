@@ -1,5 +1,6 @@
 """How attempts of a job relate, and when a recovery must step back because somebody else moved first."""
 
+from datetime import timedelta
 from enum import StrEnum
 
 from relight.contracts import Attempt, JobState
@@ -17,11 +18,17 @@ class Relation(StrEnum):
     """Another job, also when Slurm gave it the same id."""
 
 
+SETTLING = timedelta(hours=1)
+"""How long after a requeue its submit time may still change: until the old attempt has left its nodes."""
+
+
 def relation(known: Attempt, seen: Attempt) -> Relation:
     """How `seen` relates to `known`.
 
-    Slurm counts restarts up and changes the submit time on every requeue, so a higher count is the same job
-    later, and an equal count with another submit time is another job under a reused id.
+    Slurm counts restarts up on every requeue, so a higher count is the same job later. It changes the submit
+    time too, but only once the old attempt has left its nodes (seen on 22.05.8): the same restarted attempt can
+    be seen with two submit times. Apart from that, an equal count with another submit time is another job
+    under a reused id.
     """
     if (seen.cluster, seen.job_id) != (known.cluster, known.job_id):
         return Relation.OTHER
@@ -29,7 +36,9 @@ def relation(known: Attempt, seen: Attempt) -> Relation:
         return Relation.NEWER
     if seen.restart_count < known.restart_count:
         return Relation.OLDER
-    return Relation.SAME if seen.submit_time == known.submit_time else Relation.OTHER
+    apart = abs(seen.submit_time - known.submit_time)
+    restarted = known.restart_count > 0 and apart <= SETTLING
+    return Relation.SAME if restarted or not apart else Relation.OTHER
 
 
 _ENDED_BY_OTHERS = {
