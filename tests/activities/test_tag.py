@@ -1,0 +1,48 @@
+import json
+
+import pytest
+
+from activities.tag import tagged
+
+ID = "recover:lab:42:0:abcd"
+
+
+@pytest.mark.parametrize(
+    ("comment", "expected"),
+    [
+        ("", f"relight-recovery={ID}"),
+        ("my run", f"my run relight-recovery={ID}"),
+        ("my run relight-recovery=old", f"my run relight-recovery={ID}"),
+        ('my relight-recovery=old relight-held="why so" run', f"my run relight-recovery={ID}"),
+        ("{not json", f"{{not json relight-recovery={ID}"),
+        ("[1, 2]", f"[1, 2] relight-recovery={ID}"),
+    ],
+)
+def test_plain_text_keeps_what_the_user_wrote(comment: str, expected: str) -> None:
+    assert tagged(comment, ID) == expected
+    assert tagged(tagged(comment, ID), ID) == expected
+
+
+def test_the_reason_for_a_hold_is_quoted() -> None:
+    assert tagged("x", ID, 'no "good"\ncheckpoint').endswith("relight-held=\"no 'good' checkpoint\"")
+
+
+def test_json_stays_json_and_keeps_its_keys() -> None:
+    comment = '{"relight": {"mode": "act", "recovery": "old", "held": "old"}, "team": "größe", "n": 1.5}'
+    assert json.loads(tagged(comment, ID)) == {
+        "relight": {"mode": "act", "recovery": ID},
+        "team": "größe",
+        "n": 1.5,
+    }
+    assert json.loads(tagged(comment, ID, "why"))["relight"]["held"] == "why"
+
+
+def test_a_mark_does_not_ask_for_relight_in_the_users_name() -> None:
+    marked = json.loads(tagged('{"team": "x"}', ID, "why"))
+    assert marked == {"team": "x", "relight-recovery": ID, "relight-held": "why"}
+    assert tagged(json.dumps(marked), ID, "why") == json.dumps(marked)
+
+
+def test_deep_json_is_text() -> None:
+    comment = '{"a":' * 100_000
+    assert tagged(comment, ID).startswith(comment)
