@@ -28,7 +28,7 @@ async def check_search_attributes(client: Client) -> None:
     bad = [
         key.name
         for key in SEARCH_ATTRIBUTES
-        if answer.custom_attributes.get(key.name) != key.indexed_value_type
+        if answer.custom_attributes.get(key.name) != int(key.indexed_value_type)
     ]
     if bad:
         raise NotReady(
