@@ -45,6 +45,18 @@ class Finding(Model):
     """Counts the starts that the log itself announces; a log of one attempt has 0 throughout."""
 
 
+class Sighting(Model):
+    """A finding, and how it stands to the rest of what the logs said."""
+
+    finding: Finding
+    at: UtcDatetime
+    """When it happened, as well as that is known: its own time, or when it was seen."""
+    timed: bool = True
+    """`at` can be compared with times from other files."""
+    outlived: int = 0
+    """Different steps that its attempt printed after it: training went on."""
+
+
 class StepLine(Model):
     """A line that says how far training has come."""
 

@@ -32,6 +32,8 @@ NOTES: tuple[str, ...] = (
     r"^\s*attempt \d+(?: hosts \S+)?: ",
 )
 
+_ANCHOR = re.compile(r"(?<![\[\\])\^")
+
 
 @dataclass(frozen=True)
 class Match:
@@ -58,7 +60,9 @@ class Matcher:
         extra += [(TRACE, r"Traceback \(most recent call last\)"), (COLOUR, r"\x1b\[")]
         extra += [(NOTE, n) for n in NOTES]
         self._meaning = [*range(len(self.signatures)), *(kind for kind, _ in extra)]
-        expressions = [s.pattern.encode() for s in self.signatures] + [p.encode() for _, p in extra]
+        # Prefixes stand before the text that `^` means, so the scan must not insist on it; `re` does, later.
+        patterns = [*(s.pattern for s in self.signatures), *(p for _, p in extra)]
+        expressions = [_ANCHOR.sub("", p).encode() for p in patterns]
         self._db = _compile(tuple(expressions))
 
     def scan(self, block: bytes) -> list[tuple[int, int]]:

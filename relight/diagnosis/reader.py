@@ -229,7 +229,8 @@ class LogReader:
     ) -> None:
         s, groups = match.signature, match.groups
         rank = int(groups["rank"]) if groups.get("rank", "").isdigit() else says.rank
-        node = groups.get("node") or says.node or self._node or self._node_of(rank)
+        named = next((v for k, v in groups.items() if k.startswith("node")), None)
+        node = named or says.node or self._node or self._node_of(rank)
         role, cause, hold_out, retryable, meaning = _plain(s)
         if s.table and groups.get("code", "").isdigit():
             entry = self._catalogue.xid.entry(int(groups["code"]), s.table)

@@ -1,0 +1,76 @@
+"""Who is who: addresses and ranks to node names, as far as the logs themselves say."""
+
+import re
+from collections.abc import Iterable
+
+from hostlist import BadHostlist, expand_hostlist
+
+from relight.diagnosis.findings import Finding, Sighting
+
+MAX_EXPAND = 1024
+_ALIAS = re.compile(r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|i-[0-9a-f]{8,20})\b")
+_OWN_ID = re.compile(r"My host id: (?P<id>[\w.-]+)")
+
+
+class Names:
+    """Resolves what messages call a node."""
+
+    def __init__(self, sightings: Iterable[Sighting], nodes: Iterable[str] = ()) -> None:
+        """Learns from lines that say who is who, whatever their order."""
+        self._alias: dict[str, str] = {}
+        self._rank: dict[int, str] = {}
+        self._known = set(nodes)
+        for s in sightings:
+            self._learn(s.finding)
+
+    def node(self, name: str | None) -> str | None:
+        """The node that an address, cloud id or host name means; None if nothing says so."""
+        if not name:
+            return None
+        name = name.strip("[]")
+        if name in self._alias:
+            return self._alias[name]
+        short = name.split(".")[0]
+        if name in self._known or short in self._known:
+            return name if name in self._known else short
+        if _ALIAS.fullmatch(name) or ":" in name:
+            return None
+        return name
+
+    def of_rank(self, rank: int | None) -> str | None:
+        """The node of a rank, where a log says it."""
+        return self._rank.get(rank) if rank is not None else None
+
+    def resolve(self, s: Sighting) -> Sighting:
+        """The same sighting with node and peer as node names where that is possible."""
+        f = s.finding
+        node = self.node(f.node) or self.of_rank(f.rank)
+        peer = self.node(f.peer) or f.peer
+        if node == f.node and peer == f.peer:
+            return s
+        return s.model_copy(update={"finding": f.model_copy(update={"node": node, "peer": peer})})
+
+    def _learn(self, f: Finding) -> None:
+        if f.node is None:
+            return
+        if f.tag == "names":
+            if alias := f.groups.get("alias"):
+                self._alias.setdefault(alias.strip("[]"), f.node)
+            if f.rank is not None:
+                self._rank.setdefault(f.rank, f.node)
+        elif f.tag == "node-down":
+            for alias in _ALIAS.findall(f.text)[:8]:
+                self._alias.setdefault(alias, f.node)
+        elif (m := _OWN_ID.search(f.text)) is not None:
+            self._alias.setdefault(m["id"], f.node)
+
+
+def expand(name: str) -> tuple[str, ...]:
+    """The nodes in `node[004-005]`; a plain name is itself."""
+    if "[" not in name:
+        return (name,)
+    try:
+        nodes = tuple(expand_hostlist(name))
+    except (BadHostlist, ValueError):
+        return (name,)
+    return nodes if len(nodes) <= MAX_EXPAND else (name,)
