@@ -77,7 +77,7 @@ async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
     if lost:
         return _result("confirmed", f"lost {', '.join(lost)} of the allocation", seen, info, lost)
     if info.state.is_failure:
-        seen[0] = seen[0].model_copy(update={"verdict": "confirms"})
+        seen[0] = _observe("scheduler", "confirms", seen[0].text)
         return _result("confirmed", f"the scheduler says {in_words(info)}{_exit(info)}", seen, info)
     if info.state in ENDED_BY_OTHERS:
         raise attempt_changed(f"job {info.job_id} {ENDED_BY_OTHERS[info.state]}: there is nothing to recover")

@@ -62,3 +62,15 @@ def run(double: Double, tmp_path: Path) -> Runner:
 def training(**fields: Any) -> TrainingJob:
     defaults: dict[str, Any] = {"cluster": "lab", "run": "r", "attempt": FIRST, "nodes": ("n1", "n2")}
     return TrainingJob(**(defaults | fields))
+
+
+def step_line(step: int) -> str:
+    """A step as the demo's trainer prints it."""
+    return (
+        f"[2026-12-02 05:00:00] iteration {step:8d}/  100000 | elapsed time per iteration (ms): 101.2 | "
+        "lm loss: 1.23E+00 |\n"
+    )
+
+
+def step_lines(first: int, last: int) -> str:
+    return "".join(map(step_line, range(first, last + 1)))

@@ -1,0 +1,224 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.confirm_fault import confirm_fault
+from relight.contracts import Cause, Diagnosis, JobState, Progress, Symptom, TrainingJob
+from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, UNREACHABLE, ConfirmInput
+from tests.activities.conftest import Runner, step_line, step_lines, training
+from tests.activities.double import T0, Double, running
+
+INTERVAL = timedelta(seconds=0.1)
+
+
+def given(
+    symptom: Symptom = Symptom.CRASH,
+    *,
+    step: int | None = 125,
+    ago: float = 0,
+    interval: timedelta | None = INTERVAL,
+    job: TrainingJob | None = None,
+) -> ConfirmInput:
+    """A fault that began so many seconds ago, after this step."""
+    at = datetime.now(UTC) - timedelta(seconds=ago)
+    progress = None if step is None else Progress(step=step, at=at, interval=interval)
+    diagnosis = Diagnosis(
+        symptom=symptom,
+        cause=Cause.UNKNOWN,
+        retryable=True,
+        occurred_at=at,
+        detected_at=at,
+        progress=progress,
+    )
+    return ConfirmInput(job=job or training(), diagnosis=diagnosis)
+
+
+@pytest.fixture
+def log(tmp_path: Path, double: Double) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(step_lines(120, 125))
+    double.set(std_out=str(path))
+    return path
+
+
+# ---- the scheduler's word
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"state": JobState.FAILED, "exit_code": 1},
+        {"state": JobState.OUT_OF_MEMORY},
+        {"state": JobState.NODE_FAIL},
+        {"state": JobState.COMPLETING, "reason": "NonZeroExitCode"},
+    ],
+)
+async def test_a_failed_attempt_confirms(run: Runner, double: Double, fields: dict[str, Any]) -> None:
+    double.set(**fields)
+    result = await run(confirm_fault, given())
+    assert result.verdict == "confirmed"
+    assert result.job_info is not None
+    assert result.observations[0].verdict == "confirms"
+    assert result.observations[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (JobState.COMPLETED, "completed"),
+        (JobState.CANCELLED, "cancelled"),
+        (JobState.TIMEOUT, "time limit"),
+        (JobState.PREEMPTED, "preempted"),
+    ],
+)
+async def test_an_end_that_is_no_fault(run: Runner, double: Double, state: JobState, word: str) -> None:
+    double.set(state=state)
+    assert word in await run.fails(confirm_fault, given(), ATTEMPT_CHANGED)
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETING, JobState.UNKNOWN])
+async def test_how_it_ends_is_not_known_yet(run: Runner, double: Double, state: JobState) -> None:
+    double.set(state=state)
+    await run.fails(confirm_fault, given(), NOT_YET)
+
+
+async def test_a_suspended_job_does_not_hang(run: Runner, double: Double) -> None:
+    double.set(state=JobState.SUSPENDED)
+    assert (await run(confirm_fault, given(Symptom.HANG))).verdict == "refuted"
+    await run.fails(confirm_fault, given(Symptom.CRASH), NOT_YET)
+
+
+async def test_unreachable_concludes_nothing(run: Runner, double: Double) -> None:
+    double.lose["job"] = "before"
+    await run.fails(confirm_fault, given(), UNREACHABLE)
+
+
+@pytest.mark.parametrize("symptom", [Symptom.CRASH, Symptom.HANG, Symptom.DEGRADED])
+async def test_a_lost_node_confirms(run: Runner, double: Double, symptom: Symptom) -> None:
+    double.lost_nodes = {"n2", "n4"}  # n4 is not the job's
+    result = await run(confirm_fault, given(symptom))
+    assert result.verdict == "confirmed"
+    assert result.nodes_lost == ("n2",)
+
+
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING, JobState.COMPLETING])
+async def test_the_schedulers_own_requeue_after_node_loss_confirms(
+    run: Runner, double: Double, state: JobState
+) -> None:
+    double.lost_nodes = {"n2"}
+    double.set(restart_count=1, submit_time=T0 + timedelta(hours=1), state=state, nodes=("n3",))
+    result = await run(confirm_fault, given())
+    assert result.verdict == "confirmed"
+    assert result.nodes_lost == ("n2",)
+
+
+@pytest.mark.parametrize(
+    ("lost", "fields"),
+    [
+        (set(), {"restart_count": 1}),
+        ({"n3"}, {"restart_count": 1}),
+        ({"n2"}, {"restart_count": 1, "state": JobState.PENDING, "held": True}),
+        ({"n2"}, {"restart_count": 2}),
+        ({"n2"}, {"restart_count": 1, "state": JobState.CANCELLED}),
+        (set(), {"submit_time": T0 + timedelta(days=1)}),
+    ],
+)
+async def test_anybody_elses_requeue_is_not_ours(
+    run: Runner, double: Double, lost: set[str], fields: dict[str, Any]
+) -> None:
+    double.lost_nodes = lost
+    double.set(**fields)
+    await run.fails(confirm_fault, given(), ATTEMPT_CHANGED)
+
+
+async def test_forgotten_by_the_scheduler(run: Runner, double: Double) -> None:
+    double.known.clear()
+    result = await run(confirm_fault, given())
+    assert result.verdict == "inconclusive"
+    assert [o.verdict for o in result.observations] == ["unknown", "not available"]
+    double.accounting = {"42": running(state=JobState.FAILED)}
+    assert (await run(confirm_fault, given())).verdict == "confirmed"
+    double.accounting["42"] = running(state=JobState.COMPLETED)
+    await run.fails(confirm_fault, given(), ATTEMPT_CHANGED)
+
+
+async def test_slowness_needs_a_source_that_is_not_there(run: Runner, log: Path) -> None:
+    assert (await run(confirm_fault, given(Symptom.SLOW))).verdict == "inconclusive"
+
+
+# ---- the logs of a job that still runs
+
+
+async def test_a_hang_is_confirmed_by_silence(run: Runner, log: Path) -> None:
+    result = await run(confirm_fault, given(Symptom.HANG, ago=60))
+    assert result.verdict == "confirmed"
+    assert "step 125" in result.summary
+    assert result.observations[-1].source == "job_log"
+
+
+async def test_a_hang_with_a_later_step_is_refuted(run: Runner, log: Path) -> None:
+    with log.open("a") as file:
+        file.write(step_line(126))
+    assert (await run(confirm_fault, given(Symptom.HANG, ago=60))).verdict == "refuted"
+
+
+async def test_an_earlier_attempt_in_the_same_file_refutes_nothing(run: Runner, log: Path) -> None:
+    log.write_text(step_lines(120, 130) + step_lines(121, 125))
+    assert (await run(confirm_fault, given(Symptom.HANG, ago=60))).verdict == "confirmed"
+
+
+@pytest.mark.parametrize("symptom", [Symptom.HANG, Symptom.CRASH])
+async def test_silence_must_last(run: Runner, log: Path, symptom: Symptom) -> None:
+    assert "of 2 s" in await run.fails(confirm_fault, given(symptom, ago=1), NOT_YET)
+    assert (await run(confirm_fault, given(symptom, ago=2.5))).verdict == "confirmed"
+
+
+async def test_silence_must_last_two_learned_intervals(run: Runner, log: Path) -> None:
+    slow = timedelta(seconds=20)
+    await run.fails(confirm_fault, given(ago=30, interval=slow), NOT_YET)
+    assert (await run(confirm_fault, given(ago=41, interval=slow))).verdict == "confirmed"
+
+
+@pytest.mark.parametrize("symptom", [Symptom.HANG, Symptom.CRASH])
+async def test_steps_that_come_between_two_tries_refute(run: Runner, log: Path, symptom: Symptom) -> None:
+    fault = given(symptom, ago=1)
+    await run.fails(confirm_fault, fault, NOT_YET)
+    with log.open("a") as file:
+        file.write(step_line(126))
+    assert (await run(confirm_fault, fault)).verdict == "refuted"
+
+
+async def test_a_training_that_restarts_itself_within_the_job_refutes(run: Runner, log: Path) -> None:
+    fault = given(ago=1)
+    await run.fails(confirm_fault, fault, NOT_YET)
+    with log.open("a") as file:
+        file.write(step_line(121))
+    assert (await run(confirm_fault, fault)).verdict == "refuted"
+
+
+async def test_steps_written_just_before_a_crash_do_not_refute_it(run: Runner, log: Path) -> None:
+    fault = given(step=123, ago=60)  # the sensor saw the traceback before the last steps
+    await run.fails(confirm_fault, fault, NOT_YET)
+    look = run.details[0]
+    look["at"] = (datetime.now(UTC) - timedelta(seconds=3)).isoformat()
+    assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+async def test_without_a_known_step_silence_counts_from_our_look(run: Runner, log: Path) -> None:
+    fault = given(step=None, ago=600)
+    assert "of 15 s" in await run.fails(confirm_fault, fault, NOT_YET)
+    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=16)).isoformat()
+    assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+async def test_no_log_can_be_read(run: Runner, double: Double) -> None:
+    assert "no log" in await run.fails(confirm_fault, given(Symptom.HANG, ago=600), NOT_YET)
+
+
+async def test_the_job_fails_while_it_is_watched(run: Runner, double: Double, log: Path) -> None:
+    fault = given(ago=0)
+    await run.fails(confirm_fault, fault, NOT_YET)
+    double.set(state=JobState.FAILED)
+    assert (await run(confirm_fault, fault)).verdict == "confirmed"

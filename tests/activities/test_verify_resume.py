@@ -1,0 +1,157 @@
+from pathlib import Path
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities import logs
+from activities.verify_resume import Seen, judge, verify_resume
+from relight.contracts import JobState
+from relight.contracts.steps import (
+    ATTEMPT_CHANGED,
+    NOT_YET,
+    RESUME_FAILED,
+    UNREACHABLE,
+    VerifyInput,
+    VerifyResult,
+)
+from tests.activities.conftest import FIRST, Runner, step_line, step_lines, training
+from tests.activities.double import Double
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "furthest", "failed_at", "resumable", "verdict"),
+    [
+        (None, None, None, 125, 120, None),
+        (121, 122, 125, 125, 120, None),
+        (121, 122, 126, 125, 120, "resumed"),
+        (121, None, 121, None, 120, "resumed"),
+        (120, 121, 126, 125, 120, "resumed"),  # prints the checkpoint's own step
+        (119, 120, 126, 125, 120, "resumed"),  # counts from 0
+        (1, None, 1, 125, 120, None),
+        (1, 2, 2, 125, 120, "from_scratch"),
+        (0, 1, 1, 125, 120, "from_scratch"),
+        (10, 20, 20, 125, 120, "from_scratch"),  # prints each tenth step
+        (111, 112, 112, 125, 120, None),
+        (111, 112, 126, 125, 120, "older_checkpoint"),
+        (110, 120, 130, 125, 120, "older_checkpoint"),
+        (1, 2, 126, 125, 120, "from_scratch"),
+        (1, None, 1, None, None, "resumed"),  # no checkpoint is known, no step was ever printed
+        (1, 2, 2, 5, None, None),
+        (1, 2, 6, 5, None, "resumed"),
+        (1, None, 1, None, 0, "resumed"),
+        (1, None, 1, None, 120, "older_checkpoint"),
+    ],
+)
+def test_judge(
+    first: int | None,
+    second: int | None,
+    furthest: int | None,
+    failed_at: int | None,
+    resumable: int | None,
+    verdict: str | None,
+) -> None:
+    result = judge(Seen(first=first, second=second, furthest=furthest), failed_at, resumable)
+    assert (result.verdict if result else None) == verdict
+    if result is not None:
+        assert result.first_step == first
+
+
+@pytest.fixture
+def log(tmp_path: Path, double: Double) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(step_lines(1, 125))
+    double.set(std_out=str(path))
+    return path
+
+
+def given(log: Path | None = None, resumable_from: int | None = 120) -> VerifyInput:
+    marks = logs.mark_logs([str(log)]) if log else ()
+    return VerifyInput(
+        job=training(), attempt=FIRST, log_marks=marks, failed_at=125, resumable_from=resumable_from
+    )
+
+
+def append(log: Path, text: str) -> None:
+    with log.open("a") as file:
+        file.write(text)
+
+
+async def test_from_the_first_step_to_the_proof(run: Runner, log: Path) -> None:
+    verify = given(log)
+    assert "no step" in await run.fails(verify_resume, verify, NOT_YET)
+    append(log, step_lines(121, 123))
+    assert "last step was 123" in await run.fails(verify_resume, verify, NOT_YET)
+    append(log, step_lines(124, 125))
+    await run.fails(verify_resume, verify, NOT_YET)
+    append(log, step_line(126))
+    result = await run(verify_resume, verify)
+    assert (result.verdict, result.first_step, result.passed_step) == ("resumed", 121, 126)
+    assert result.at is not None
+
+
+async def test_what_was_read_is_not_read_again(run: Runner, log: Path) -> None:
+    verify = given(log)
+    append(log, step_lines(121, 123))
+    await run.fails(verify_resume, verify, NOT_YET)
+    assert run.details[0]["marks"][0]["size"] == log.stat().st_size
+
+
+async def test_a_lost_heartbeat_begins_again_at_the_marks(run: Runner, log: Path) -> None:
+    verify = given(log)
+    append(log, step_lines(121, 123))
+    await run.fails(verify_resume, verify, NOT_YET)
+    run.details = []
+    append(log, step_lines(124, 126))
+    assert (await run(verify_resume, verify)).first_step == 121
+
+
+async def test_the_log_is_truncated_after_the_first_look(run: Runner, log: Path) -> None:
+    verify = given(log)
+    await run.fails(verify_resume, verify, NOT_YET)
+    log.write_text("starting\n" + step_lines(121, 123))
+    await run.fails(verify_resume, verify, NOT_YET)
+    append(log, step_lines(124, 300))  # longer than the old one
+    assert (await run(verify_resume, verify)).first_step == 121
+
+
+async def test_started_from_scratch(run: Runner, log: Path) -> None:
+    verify = given(log)
+    append(log, step_lines(1, 2))
+    result = await run(verify_resume, verify)
+    assert result.verdict == "from_scratch"
+    assert "120" in result.summary
+
+
+async def test_the_attempt_ends_first(run: Runner, double: Double, log: Path) -> None:
+    verify = given(log)
+    append(log, step_lines(121, 123))
+    double.set(state=JobState.FAILED, exit_code=1)
+    with pytest.raises(ApplicationError) as caught:
+        await run(verify_resume, verify)
+    assert caught.value.type == RESUME_FAILED
+    details = VerifyResult.model_validate(caught.value.details[0])
+    assert (details.verdict, details.first_step) == ("ended", 121)
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED])
+async def test_an_attempt_that_ended_after_the_proof_has_resumed(
+    run: Runner, double: Double, log: Path, state: JobState
+) -> None:
+    verify = given(log)
+    append(log, step_lines(121, 130))
+    double.set(state=state)
+    assert (await run(verify_resume, verify)).verdict == "resumed"
+
+
+async def test_cancelled_or_restarted_by_somebody(run: Runner, double: Double, log: Path) -> None:
+    verify = given(log)
+    double.set(state=JobState.CANCELLED)
+    await run.fails(verify_resume, verify, ATTEMPT_CHANGED)
+    double.set(state=JobState.RUNNING, restart_count=1)
+    await run.fails(verify_resume, verify, ATTEMPT_CHANGED)
+
+
+async def test_no_log(run: Runner, double: Double) -> None:
+    assert "no log" in await run.fails(verify_resume, given(), NOT_YET)
+    double.lose["job"] = "before"
+    await run.fails(verify_resume, given(), UNREACHABLE)
