@@ -5,18 +5,6 @@ from relight.contracts.messages import RetryLedger
 from relight.contracts.steps import ConfirmResult, LocateResult
 from relight.policy.ledger import spent
 
-NODE_CAUSES = frozenset(
-    {
-        Cause.GPU_HARDWARE,
-        Cause.GPU_MEMORY_ECC,
-        Cause.GPU_FALLEN_OFF_BUS,
-        Cause.NVLINK,
-        Cause.NETWORK_FABRIC,
-        Cause.NODE_FAILURE,
-    }
-)
-"""The node is at fault, so the next attempt should run elsewhere."""
-
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
 
@@ -29,11 +17,11 @@ def nothing_to_recover(diagnosis: Diagnosis) -> bool:
 
 
 def nodes_to_exclude(job: TrainingJob, diagnosis: Diagnosis, confirmation: ConfirmResult) -> tuple[str, ...]:
-    """The nodes that the next attempt shall not run on: lost ones, and suspects where a node is at fault.
+    """The nodes that the next attempt shall not run on: those that the diagnosis accuses, and lost ones.
 
     Suspicion that falls on more than half of several nodes names no culprit: it is the echo of one fault.
     """
-    suspects = diagnosis.nodes if diagnosis.cause in NODE_CAUSES else ()
+    suspects = diagnosis.nodes
     if len(suspects) > 1 and 2 * len(suspects) > len(job.nodes):
         suspects = ()
     return tuple(sorted({*suspects, *confirmation.nodes_lost}))

@@ -85,6 +85,8 @@ def anomaly(name: str = "a1", restart: int = 0, step: int | None = 120, **fields
             ),
         ),
         "suspects": (Suspect(node=node, because="it says so"),) if node else (),
+        "hold_out": node is not None,
+        "key": "train.py:12",
         "progress": Progress(step=step, at=T0 + timedelta(minutes=4)) if step is not None else None,
     }  # fmt: skip
     return Anomaly(**(defaults | fields))

@@ -126,7 +126,7 @@ async def test_the_new_attempt_fails_again(lab: Lab) -> None:
     lab.world.will("verify_resume", failure_with_details)
     recovery = await lab.recover()
     outcome = await recovery.result()
-    assert (outcome.outcome, outcome.reason) == (Outcome.FAILED_AGAIN, "attempt 1 ended FAILED")
+    assert (outcome.outcome, outcome.reason) == (Outcome.FAILED_AGAIN, "ended: attempt 1 ended FAILED")
     assert outcome.new_attempt == samples.attempt(1)
     assert outcome.resumed_at_step == 101
     assert lab.world.mutations == ["drain_job", "resubmit"]
