@@ -56,6 +56,7 @@ class Matcher:
         # Better signatures first: heavier, then benign before others, then catalogue order.
         self._order = {n: (-s.weight, s.role is not Kind.BENIGN, n) for n, s in enumerate(self.signatures)}
         extra: list[tuple[int, str]] = [(STEP, f.trigger) for f in steps]
+        extra += [(STEP, trigger) for _, trigger, _, _ in steplines.DETAILS]
         extra += [(PHASE, t) for t in phases.TRIGGERS]
         extra += [(TRACE, r"Traceback \(most recent call last\)"), (COLOUR, r"\x1b\[")]
         extra += [(NOTE, n) for n in NOTES]

@@ -103,6 +103,17 @@ class LogReader:
         self._attempt = 0
         self._ranks: dict[int, str] = {}
         self._step: StepLine | None = None
+        self._uncounted = 0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The job's nodes, as given or as the log says."""
+        return self._nodes
+
+    @property
+    def tasks_per_node(self) -> int | None:
+        """Ranks on each node, as given or as the log says."""
+        return self._per_node
 
     def feed(self, data: bytes) -> list[Event]:
         """Takes more bytes; returns what the lines that are now complete say."""
@@ -276,9 +287,11 @@ class LogReader:
     def _found_step(self, says: Speaker, number: int, offset: int, whole: str, events: list[Event]) -> bool:
         step = steplines.parse(says.text, self._matcher.steps)
         if step is None:
-            return False
+            return self._more_of_step(says.text, number, offset, events)
+        if step.step == steplines.UNCOUNTED:
+            self._uncounted += 1
         line = StepLine(
-            step=step.step,
+            step=step.step if step.step != steplines.UNCOUNTED else self._uncounted,
             file=self._file,
             line=number,
             offset=offset,
@@ -298,6 +311,15 @@ class LogReader:
         )
         self._step = line
         events.append(line)
+        return True
+
+    def _more_of_step(self, text: str, number: int, offset: int, events: list[Event]) -> bool:
+        """A line that goes on about the last step (several frameworks print records of many lines)."""
+        found = steplines.detail(text)
+        if not found or self._step is None:
+            return False
+        self._step = self._step.model_copy(update={**found, "line": number, "offset": offset})
+        events.append(self._step)
         return True
 
     def _note(self, says: Speaker, whole: str, number: int, offset: int, events: list[Event]) -> None:

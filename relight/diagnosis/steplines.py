@@ -250,6 +250,13 @@ FORMATS: tuple[StepFormat, ...] = (
         _GRAD,
     ),
     _format(
+        "iteration-took",
+        r"[Ii]teration took \d",
+        r"[Ii]teration took (?P<took>\d)",
+        _f("step_seconds", r"[Ii]teration took NUM ?s"),
+        _f("throughput", r"[Ii]teration took NUM ?s"),
+    ),
+    _format(
         "step-anywhere",
         r"\b[Ss]tep[ =:]+\d+\b.{0,40}[Ll]oss",
         r"\b(?:global_)?[Ss]tep ?[=:]? ?(?P<step>\d+)(?: ?/ ?(?P<total>\d+))?\b.{0,40}?[Ll]oss",
@@ -259,6 +266,16 @@ FORMATS: tuple[StepFormat, ...] = (
         _GRAD,
     ),
 )
+
+DETAILS: tuple[tuple[str, str, re.Pattern[str], float], ...] = (
+    ("throughput", r"tokens_per_sec(?:ond)?[:=]", re.compile(rf"tokens_per_sec(?:ond)?[:=] ?(?P<v>{_NUM})"), 1.0),
+    ("data_seconds", r"batch_input: \d", re.compile(rf"time \(ms\).*batch_input: (?P<v>{_NUM})"), 1e-3),
+    ("data_seconds", r"batch-generator", re.compile(rf"batch-generator[ .]*: \((?P<v>{_NUM})"), 1e-3),
+)
+"""Lines that say more about the step before them: field, trigger, pattern, factor."""
+
+UNCOUNTED = -1
+"""The step of a format that says that a step was made, and not which."""
 
 _NO_LOSS_WORDS = re.compile(r"(?i)\b(val|valid|validation|eval|test)[ _]?loss\b")
 
@@ -300,8 +317,19 @@ def parse(text: str, formats: tuple[StepFormat, ...] = FORMATS) -> Step | None:
     return None
 
 
+def detail(text: str) -> dict[str, float]:
+    """What a line says of the step before it; empty for most."""
+    found: dict[str, float] = {}
+    for name, _, pattern, factor in DETAILS:
+        if (m := pattern.search(text)) is not None:
+            found[name] = float(m["v"].replace(",", "")) * factor
+    return found
+
+
 def _step_of(m: re.Match[str]) -> int | None:
     groups = m.groupdict()
+    if groups.get("took"):
+        return UNCOUNTED
     if groups.get("step"):
         digits = groups["step"].replace(",", "")
         return int(digits) if len(digits) <= 15 else None
