@@ -15,6 +15,7 @@ from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SchedulerUnreachable
 from relight.temporal import connect
 from worker.audit import Audit
+from worker.outcomes import Outcomes
 from worker.preflight import check_scheduler, check_search_attributes
 from workflows import WORKFLOWS
 
@@ -62,7 +63,7 @@ def make_worker(client: Client, scheduler: Scheduler, settings: Settings) -> Wor
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
         activities=activities.build(scheduler, settings),
-        interceptors=[Audit()],
+        interceptors=[Audit(), Outcomes()],
         max_cached_workflows=settings.worker.max_cached_workflows,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=settings.worker.graceful_shutdown,

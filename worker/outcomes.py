@@ -1,0 +1,63 @@
+"""Counts how recoveries end. It runs within the workflow sandbox, so it imports contracts only."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.worker import (
+    ExecuteWorkflowInput,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
+
+with workflow.unsafe.imports_passed_through():
+    from relight.contracts import RecoveryOutcome
+
+
+class Outcomes(Interceptor):
+    """Watches what workflows return."""
+
+    def workflow_interceptor_class(
+        self, input: WorkflowInterceptorClassInput
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """The class that Temporal puts around each workflow."""
+        return _CountOutcome
+
+
+class _CountOutcome(WorkflowInboundInterceptor):
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        result = await super().execute_workflow(input)
+        if isinstance(result, RecoveryOutcome):
+            _count(result)
+        return result
+
+
+def _count(outcome: RecoveryOutcome) -> None:
+    """A workflow's meter counts nothing while history is replayed."""
+    meter = workflow.metric_meter().with_additional_attributes(
+        {
+            "outcome": outcome.outcome.value,
+            "cause": outcome.cause.value,
+            "symptom": outcome.symptom.value,
+            "cluster": outcome.attempt.cluster,
+        }
+    )
+    meter.create_counter("relight_recoveries", "Recoveries that ended.").add(1)
+    times = outcome.times
+    phases = {
+        "detected": _between(times.occurred, times.detected),
+        "acted": _between(times.detected, times.acted),
+        "running": _between(times.acted, times.running),
+        "productive": _between(times.running, times.productive),
+        "total": outcome.downtime,
+    }
+    for phase, length in phases.items():
+        if length is not None:
+            meter.with_additional_attributes({"phase": phase}).create_histogram_float(
+                "relight_recovery_seconds", "Time that a phase of a recovery took, up to this event.", "s"
+            ).record(max(0.0, length.total_seconds()))
+
+
+def _between(begin: datetime | None, end: datetime | None) -> timedelta | None:
+    return end - begin if begin is not None and end is not None else None
