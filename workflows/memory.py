@@ -36,7 +36,7 @@ from relight.contracts.messages import (
 )
 from relight.contracts.steps import PollResult
 from relight.diagnosis.verdict import diagnose
-from relight.policy.attempts import Relation, relation
+from relight.policy.attempts import Relation, relation, same_execution
 from relight.policy.ledger import count_try
 from relight.policy.plan import nothing_to_recover
 
@@ -194,8 +194,8 @@ class Memory:
             return
         if how is Relation.NEWER:
             self._adopt(report.attempt, report.nodes, now)
-        elif report.nodes and report.event is AttemptEvent.STARTED:
-            self.job = self.job.model_copy(update={"nodes": report.nodes})
+        elif report.event is AttemptEvent.STARTED:
+            self._refresh(report)
         if report.event is AttemptEvent.ENDED:
             self._hear_end(report, now)
 
@@ -212,7 +212,7 @@ class Memory:
         if outcome.outcome in {Outcome.HELD, Outcome.STOPPED}:
             self._end(EndReason.STOPPED, outcome.reason)
             return
-        if outcome.new_attempt is not None and outcome.new_attempt != self.job.attempt:
+        if outcome.new_attempt is not None and not self._is_current(outcome.new_attempt):
             self._adopt(outcome.new_attempt, (), now)
         self._catch_up(now)
         if outcome.outcome is not Outcome.RESUMED:
@@ -286,7 +286,7 @@ class Memory:
             self._end(EndReason.GONE, text or "the scheduler knows no such job")
 
     def _hear_fault_found(self, anomaly: Anomaly, info: JobInfo, seen: Attempt, now: datetime) -> None:
-        outcomes = [r.outcome for r in self.state.ended_recoveries if r.attempt == seen and r.outcome]
+        outcomes = [r.outcome for r in self.state.ended_recoveries if r.outcome and _is_of(r, seen)]
         heard_before = anomaly.anomaly_id in self.state.seen
         if outcomes and info.state.is_failure and not self.state.active:
             last = outcomes[-1]
@@ -299,8 +299,8 @@ class Memory:
             return
         handled = (
             any(outcome.outcome is not Outcome.REFUTED for outcome in outcomes)
-            or any(r.attempt == seen for r in self.state.active)
-            or any(a.attempt == seen and a.role is Role.ROOT for a in self.state.inbox)
+            or any(_is_of(r, seen) for r in self.state.active)
+            or any(same_execution(seen, a.attempt) and a.role is Role.ROOT for a in self.state.inbox)
         )
         if not handled:
             self._set(missed=self.state.missed + 1)
@@ -319,7 +319,7 @@ class Memory:
 
     def diagnose(self) -> tuple[Diagnosis, tuple[Anomaly, ...]]:
         """One diagnosis for what is in the inbox, and the anomalies it was made from."""
-        anomalies = tuple(a for a in self.state.inbox if a.attempt == self.job.attempt)
+        anomalies = self._of_this_attempt()
         diagnosis = diagnose(anomalies, self.job)
         if diagnosis.progress is None:
             diagnosis = diagnosis.model_copy(update={"progress": self._progress_for(diagnosis)})
@@ -369,8 +369,8 @@ class Memory:
         if nothing_to_recover(diagnosis):
             return False
         return not any(
-            r.attempt == self.job.attempt
-            and r.outcome is not None
+            r.outcome is not None
+            and _is_of(r, self.job.attempt)
             and r.outcome.outcome is Outcome.REJECTED
             and r.outcome.root_key == diagnosis.root_key
             for r in self.state.ended_recoveries
@@ -423,12 +423,12 @@ class Memory:
             del inbox[worst]
             self._set(overflow=self.state.overflow + 1)
         self._set(inbox=tuple(inbox))
-        if anomaly.progress is not None and anomaly.attempt == self.job.attempt:
+        if anomaly.progress is not None and self._is_current(anomaly.attempt):
             self._note_progress(anomaly.progress)
 
     def _settle(self, now: datetime) -> None:
         """Sets when the inbox becomes a diagnosis. A cascade waits for its root: it explains nothing."""
-        mine = [a for a in self.state.inbox if a.attempt == self.job.attempt]
+        mine = self._of_this_attempt()
         roots = [a for a in mine if a.role is Role.ROOT]
         if not roots or self.state.active:
             self._set(settle_until=None)
@@ -456,6 +456,17 @@ class Memory:
         )
         self._settle(now)
 
+    def _refresh(self, report: AttemptReport) -> None:
+        """The current attempt has started: its nodes are known, and its submit time has settled."""
+        nodes = report.nodes or self.job.nodes
+        self.job = self.job.model_copy(update={"attempt": report.attempt, "nodes": nodes})
+
+    def _is_current(self, attempt: Attempt) -> bool:
+        return same_execution(self.job.attempt, attempt)
+
+    def _of_this_attempt(self) -> tuple[Anomaly, ...]:
+        return tuple(a for a in self.state.inbox if self._is_current(a.attempt))
+
     def _close(self, record: RecoveryRecord) -> None:
         self._set(
             active=tuple(r for r in self.state.active if r.recovery_id != record.recovery_id),
@@ -465,18 +476,19 @@ class Memory:
 
     def _catch_up(self, now: datetime) -> None:
         """After a recovery: takes in what was told of attempts and waited for its end."""
-        told = [(r.attempt, r.nodes) for r in self.state.attempts]
-        told += [(a.attempt, ()) for a in self.state.inbox]
-        for attempt, nodes in told:
-            if relation(self.job.attempt, attempt) is Relation.NEWER:
-                self._adopt(attempt, nodes, now)
-            elif attempt == self.job.attempt and nodes:
-                self.job = self.job.model_copy(update={"nodes": nodes})
-        current = tuple(a for a in self.state.inbox if a.attempt == self.job.attempt)
+        for report in self.state.attempts:
+            if relation(self.job.attempt, report.attempt) is Relation.NEWER:
+                self._adopt(report.attempt, report.nodes, now)
+            elif self._is_current(report.attempt) and report.event is AttemptEvent.STARTED:
+                self._refresh(report)
+        for anomaly in self.state.inbox:
+            if relation(self.job.attempt, anomaly.attempt) is Relation.NEWER:
+                self._adopt(anomaly.attempt, (), now)
+        current = self._of_this_attempt()
         self._set(inbox=current, stale=self.state.stale + len(self.state.inbox) - len(current))
         self._settle(now)
         for report in self.state.attempts:
-            if report.attempt == self.job.attempt and report.event is AttemptEvent.ENDED:
+            if self._is_current(report.attempt) and report.event is AttemptEvent.ENDED:
                 self._hear_end(report, now)
 
     def _forward_evidence(self, record: RecoveryRecord, anomaly: Anomaly) -> None:
@@ -504,6 +516,10 @@ class Memory:
 
 
 _STILL_MATTERS = {Relation.SAME, Relation.NEWER}
+
+
+def _is_of(record: RecoveryRecord, attempt: Attempt) -> bool:
+    return record.attempt is not None and same_execution(record.attempt, attempt)
 
 
 def _is_trusted(anomaly: Anomaly) -> bool:

@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
         VerifyResult,
     )
     from relight.diagnosis.verdict import diagnose
-    from relight.policy.attempts import step_back
+    from relight.policy.attempts import same_execution, step_back
     from relight.policy.plan import make_plan, names
     from workflows import runbook
     from workflows.approval import Approval
@@ -452,7 +452,7 @@ class RecoveryWorkflow:
         return (
             self._diagnosis.symptom is Symptom.HANG
             and report.event is AttemptEvent.PROGRESS
-            and report.attempt == self._failed
+            and same_execution(self._failed, report.attempt)
             and report.progress is not None
             and before is not None
             and report.progress.step > before.step

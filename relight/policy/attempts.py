@@ -26,9 +26,9 @@ def relation(known: Attempt, seen: Attempt) -> Relation:
     """How `seen` relates to `known`.
 
     Slurm counts restarts up on every requeue, so a higher count is the same job later. It changes the submit
-    time too, but only once the old attempt has left its nodes (seen on 22.05.8): the same restarted attempt can
-    be seen with two submit times. Apart from that, an equal count with another submit time is another job
-    under a reused id.
+    time too, but only once the old attempt has left its nodes (seen on 22.05.8): the same restarted attempt
+    can be seen with two submit times. Apart from that, an equal count with another submit time is another
+    job under a reused id.
     """
     if (seen.cluster, seen.job_id) != (known.cluster, known.job_id):
         return Relation.OTHER
@@ -39,6 +39,11 @@ def relation(known: Attempt, seen: Attempt) -> Relation:
     apart = abs(seen.submit_time - known.submit_time)
     restarted = known.restart_count > 0 and apart <= SETTLING
     return Relation.SAME if restarted or not apart else Relation.OTHER
+
+
+def same_execution(known: Attempt, seen: Attempt) -> bool:
+    """Both name one execution of the job, also where its submit time was seen before and after it settled."""
+    return relation(known, seen) is Relation.SAME
 
 
 _ENDED_BY_OTHERS = {
