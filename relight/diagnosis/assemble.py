@@ -30,8 +30,13 @@ MAX_SUSPECTS = 16
 OUTLIVED = 2
 """Steps after a finding that prove that it ended nothing."""
 
-_LASTING = frozenset({"end", "cancel", "step-cancel", "node-fail", "node-down", "numerics", "finished", "slow"})
+_LASTING = frozenset(
+    {"end", "cancel", "step-cancel", "node-fail", "node-down", "numerics", "finished", "slow"}
+)
 """Tags of findings that stay true although steps follow."""
+_TOLD_EARLY = frozenset({"end", "cancel", "step-cancel"})
+_RESTARTED = 8
+"""Steps after an end was announced that prove that the log goes on with a later attempt."""
 _ENDS = frozenset({Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 _BACK = {"storage-back": "storage-wait", "link-up": "link-down"}
 
@@ -81,11 +86,16 @@ def assemble(
     if not ended and silence is None:
         drafts = [d for d in drafts if d.alone]
     if drafts and not any(d.role is Role.ROOT for d in drafts):
-        best = max((d for d in drafts if d.role is Role.CASCADE), key=lambda d: d.cause is not Cause.UNKNOWN, default=None)
+        best = max((d for d in drafts if d.role is Role.CASCADE), key=_telling, default=None)
         if best is None:
             return []
         best.role = Role.ROOT
     return [d.anomaly(attempt, now, progress) for d in drafts if d.role is not Role.CONTEXT or d.sightings]
+
+
+def _telling(d: "_Draft") -> tuple[bool, bool]:
+    """Which cascade to take for the root when nothing else is seen."""
+    return (d.cause is not Cause.UNKNOWN, d.symptom is Symptom.HANG)
 
 
 @dataclass
@@ -103,6 +113,7 @@ class _Draft:
     key: str = ""
     weight: int = 0
     occurred: datetime | None = None
+    detector: str = DETECTOR
 
     @property
     def alone(self) -> bool:
@@ -113,7 +124,7 @@ class _Draft:
         """The finished anomaly."""
         occurred = self.occurred or min((s.at for s in self.sightings), default=now)
         return Anomaly(
-            anomaly_id=Anomaly.make_id(attempt, DETECTOR, self.role, self.cause, self.key),
+            anomaly_id=Anomaly.make_id(attempt, self.detector, self.role, self.cause, self.key),
             attempt=attempt,
             symptom=self.symptom,
             cause=self.cause,
@@ -125,7 +136,7 @@ class _Draft:
             count=max(1, len(self.sightings)),
             retryable=self.retryable,
             progress=progress,
-            detector=DETECTOR,
+            detector=self.detector,
             hold_out=self.hold_out,
             key=self.key,
             weight=self.weight,
@@ -140,12 +151,20 @@ def _order(s: Sighting) -> tuple[datetime, str, int, int]:
 
 def _relevant(ordered: Sequence[Sighting]) -> list[Sighting]:
     """Without what training outlived, what came back, and what follows a failure that srun cleans up."""
-    failed = [s for s in ordered if s.finding.tag in {"exit", "exception", "abort"} and _is_bad_exit(s.finding)]
+    failed = [
+        s for s in ordered if s.finding.tag in {"exit", "exception", "abort"} and _is_bad_exit(s.finding)
+    ]
     kept = []
     for s in ordered:
         f = s.finding
         needed = OUTLIVED if f.ends_rank else 1
-        if s.outlived >= needed and f.tag not in _LASTING and not (f.hold_out and f.source is not Source.JOB_LOG):
+        if f.tag in _TOLD_EARLY and s.outlived >= _RESTARTED:
+            continue
+        if (
+            s.outlived >= needed
+            and f.tag not in _LASTING
+            and not (f.hold_out and f.source is not Source.JOB_LOG)
+        ):
             continue
         if f.tag in _BACK.values() and _came_back(s, ordered):
             continue
@@ -177,7 +196,7 @@ def _finished(ordered: Sequence[Sighting]) -> Sighting | None:
 
 
 def _has_fault(ordered: Sequence[Sighting], finished: Sighting) -> bool:
-    """Something went wrong although training finished (other than being ended by the scheduler afterwards)."""
+    """Something went wrong although training finished; an end by the scheduler after it does not count."""
     for s in ordered:
         f = s.finding
         if f.role is Role.CONTEXT or f.tag in {"signal", "teardown"}:
@@ -255,7 +274,9 @@ def _suspects(sightings: Iterable[Sighting]) -> tuple[Suspect, ...]:
         f = s.finding
         for node in expand(f.node) if f.node else (None,):
             if node is not None or f.rank is not None or f.gpu is not None:
-                seen.setdefault((node, f.rank, f.gpu), Suspect(node=node, rank=f.rank, gpu=f.gpu, because=f.says))
+                seen.setdefault(
+                    (node, f.rank, f.gpu), Suspect(node=node, rank=f.rank, gpu=f.gpu, because=f.says)
+                )
     return tuple(seen.values())
 
 
@@ -283,7 +304,7 @@ def _hangs(
                 role=Role.CASCADE,
                 cause=v.cause,
                 symptom=Symptom.HANG,
-                sightings=_odd_first(dogs, v.ranks),
+                sightings=_odd_first(dogs, v.ranks) if not v.silent else dogs,
                 hold_out=v.node is not None,
                 suspects=suspects,
                 says=f"A collective operation timed out. {v.says}",
@@ -299,8 +320,9 @@ def _hangs(
                 cause=Cause.UNKNOWN,
                 symptom=Symptom.HANG,
                 sightings=[],
-                says=f"Nothing was printed since {silence.since:%Y-%m-%d %H:%M:%S} UTC. {silence.last}".strip(),
+                says=f"Nothing was printed since {silence.since:%F %H:%M:%S} UTC. {silence.last}".strip(),
                 key="silence",
+                detector="silence",
                 occurred=silence.since,
             )
         )
@@ -313,7 +335,7 @@ def _odd_first(dogs: Sequence[Sighting], ranks: Sequence[int]) -> list[Sighting]
 
 
 def _evidence(sightings: Sequence[Sighting], key: str) -> tuple[Evidence, ...]:
-    """The lines that carry the key first, then others, at most two of one signature on one node."""
+    """At most two lines of one signature on one node; those that carry the key come first."""
     per: dict[tuple[str, str | None], int] = {}
     chosen: list[Sighting] = []
     for s in sorted(sightings, key=lambda s: s.finding.key != key):
@@ -334,5 +356,3 @@ def _evidence(sightings: Sequence[Sighting], key: str) -> tuple[Evidence, ...]:
         )
         for s in chosen
     )
-
-

@@ -34,9 +34,7 @@ def inputs_of(row: dict[str, Any]) -> list[LogInput]:
     """The files of a row. Their names are their numbers."""
     parts = row.get("inputs") or [{"kind": "job_log", "node": None, "lines": row.get("lines", [])}]
     return [
-        LogInput(
-            LogKind(p["kind"]), str(n), [("\n".join(p["lines"]) + "\n").encode()], p.get("node")
-        )
+        LogInput(LogKind(p["kind"]), str(n), [("\n".join(p["lines"]) + "\n").encode()], p.get("node"))
         for n, p in enumerate(parts)
     ]
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from relight.contracts import Action, Cause, Diagnosis, Symptom
 
-REPLAY_STABLE = frozenset({Cause.USER_CODE, Cause.NUMERICAL, Cause.CHECKPOINT_CORRUPT, Cause.DATA_LOADER, Cause.GPU_OOM})
+REPLAY_STABLE = frozenset(
+    {Cause.USER_CODE, Cause.NUMERICAL, Cause.CHECKPOINT_CORRUPT, Cause.DATA_LOADER, Cause.GPU_OOM}
+)
 """Causes whose root key names what a replay meets again."""
 FREE = frozenset({Cause.PREEMPTION, Cause.NODE_FAILURE, Cause.TIME_LIMIT})
 """Causes that burn no budget."""
@@ -87,15 +89,17 @@ def decide(
     step = diagnosis.progress.step if diagnosis.progress else None
     again = [p for p in history if p.root_key == diagnosis.root_key and p.cause is diagnosis.cause]
     fruitless = _fruitless(again, step)
-    if diagnosis.cause not in FREE and diagnosis.root_key:
-        if reason := _used_up(diagnosis, fruitless, nodes):
-            return Decision(Action.STOP, because=reason)
+    counted = diagnosis.cause not in FREE and diagnosis.root_key
+    if counted and (reason := _used_up(diagnosis, fruitless, nodes)):
+        return Decision(Action.STOP, because=reason)
     if diagnosis.nodes:
         return Decision(Action.RESTART_EXCLUDE_NODE, diagnosis.nodes, "the node is suspected")
     if (node := _same_node(diagnosis, history, where, nodes)) is not None:
         return Decision(Action.RESTART_EXCLUDE_NODE, (node,), f"attempts keep failing on {node}")
     if exit_code is not None and exit_code in restart_elsewhere and where and set(where) < set(nodes):
-        return Decision(Action.RESTART_EXCLUDE_NODE, tuple(where), f"the program ended with {exit_code}: elsewhere")
+        return Decision(
+            Action.RESTART_EXCLUDE_NODE, tuple(where), f"the program ended with {exit_code}: elsewhere"
+        )
     if diagnosis.cause in {Cause.CHECKPOINT_CORRUPT, Cause.NUMERICAL}:
         return Decision(Action.RESTART_PREVIOUS_CHECKPOINT, because="the newest state cannot be used")
     if diagnosis.symptom is Symptom.SLOW and diagnosis.cause is Cause.UNKNOWN:

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from relight.contracts import Cause, CleanText, Model, Role, Source, Symptom, UtcDatetime
 
 
@@ -39,7 +41,7 @@ class Finding(Model):
     """The far end that a network message names, as printed or as a node name where that is known."""
     says: str = ""
     """What the signature means, for a person."""
-    groups: dict[str, str] = {}
+    groups: dict[str, str] = Field(default_factory=dict)
     """The named groups of the signature's pattern."""
     attempt: int = 0
     """Counts the starts that the log itself announces; a log of one attempt has 0 throughout."""

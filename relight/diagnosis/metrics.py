@@ -65,8 +65,12 @@ def read(lines: Sequence[str], file: str, *, node: str | None, xid: XidPolicy) -
             where = None
         _gauges(cell, where, file, n, text, xid, metrics)
         gpu = cell.get("pci.bus_id") or cell.get("gpu") or cell.get("index") or ""
-        reasons = next((v for k, v in cell.items() if "clocks_event_reasons" in k or "throttle_reasons" in k), "")
-        clock = next((v for k, v in cell.items() if "clocks" in k and "sm" in k or k == "dcgm_fi_dev_sm_clock"), "")
+        reasons = next(
+            (v for k, v in cell.items() if "clocks_event_reasons" in k or "throttle_reasons" in k), ""
+        )
+        clock = next(
+            (v for k, v in cell.items() if ("clocks" in k and "sm" in k) or k == "dcgm_fi_dev_sm_clock"), ""
+        )
         if reasons:
             gpus.append(_Gpu(where, gpu, n, text, _number(clock), _bits(reasons)))
         if cell.get("process"):
@@ -93,11 +97,29 @@ def _gauges(
                 )
         elif number > 0 and re.search(r"row_remap_failure|remap.*fail", name):
             metrics.findings.append(
-                _finding("metrics.remap-failed", Cause.GPU_MEMORY_ECC, "Broken memory could not be mapped out.", file, line, text, node)
+                _finding(
+                    "metrics.remap-failed",
+                    Cause.GPU_MEMORY_ECC,
+                    "Broken memory could not be mapped out.",
+                    file,
+                    line,
+                    text,
+                    node,
+                )
             )
-        elif number > 0 and re.search(r"ecc.*(?:dbe|uncorrect).*(?:vol|total|count)|(?:dbe|uncorrected)_vol", name):
+        elif number > 0 and re.search(
+            r"ecc.*(?:dbe|uncorrect).*(?:vol|total|count)|(?:dbe|uncorrected)_vol", name
+        ):
             metrics.findings.append(
-                _finding("metrics.ecc", Cause.GPU_MEMORY_ECC, "GPU memory had an uncorrectable error.", file, line, text, node)
+                _finding(
+                    "metrics.ecc",
+                    Cause.GPU_MEMORY_ECC,
+                    "GPU memory had an uncorrectable error.",
+                    file,
+                    line,
+                    text,
+                    node,
+                )
             )
 
 

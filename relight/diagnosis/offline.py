@@ -5,7 +5,7 @@ Files are read in pieces, one event at a time, into one `Trail` per attempt; the
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -25,7 +25,7 @@ from relight.diagnosis import metrics as csv_metrics
 from relight.diagnosis.assemble import Silence, assemble
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.decision import Decision, Past, decide
-from relight.diagnosis.findings import Event, Finding, Sighting, StepLine
+from relight.diagnosis.findings import Event, Finding, Sighting
 from relight.diagnosis.reader import LogReader
 from relight.diagnosis.steplines import StepFormat
 from relight.diagnosis.trail import Trail
@@ -47,6 +47,11 @@ _SOURCES = {
     LogKind.SLURM_LOG: Source.SCHEDULER,
     LogKind.METRICS: Source.PROMETHEUS,
 }
+
+
+_APPLICATION = frozenset(
+    {Cause.USER_CODE, Cause.NUMERICAL, Cause.DATA_LOADER, Cause.CHECKPOINT_CORRUPT, Cause.GPU_OOM}
+)
 
 
 @dataclass(frozen=True)
@@ -194,11 +199,9 @@ def _read(
                 stamp = getattr(e, "logged_at", None)
                 last = stamp or last
                 events.append((e, last))
-                attempt = getattr(e, "attempt", 0)
-                if i.kind is LogKind.JOB_LOG:
-                    seen.nodes[attempt] = reader.nodes
         if i.kind is LogKind.JOB_LOG:
             known = reader.nodes or known
+            seen.nodes.update(reader.attempt_nodes)
             seen.per_node = reader.tasks_per_node
             seen.nodes.setdefault(0, known)
     csv_metrics.merge_throttled(seen.metrics)
@@ -244,8 +247,12 @@ def _judge(
 ) -> tuple[Report, Past | None]:
     trail = seen.trails[number]
     nodes = seen.nodes.get(number, ())
-    attempt = Attempt(cluster="offline", job_id="0", submit_time=datetime(1970, 1, 1, tzinfo=UTC), restart_count=number)
-    job = TrainingJob(cluster="offline", run="offline", attempt=attempt, nodes=nodes, tasks_per_node=seen.per_node)
+    attempt = Attempt(
+        cluster="offline", job_id="0", submit_time=datetime(1970, 1, 1, tzinfo=UTC), restart_count=number
+    )
+    job = TrainingJob(
+        cluster="offline", run="offline", attempt=attempt, nodes=nodes, tasks_per_node=seen.per_node
+    )
     sightings = trail.seen(now)
     slow = trail.slow(now)
     if slow and last:
@@ -265,7 +272,9 @@ def _judge(
     if not anomalies:
         return _nothing(trail), None
     diagnosis = diagnose(anomalies, job)
-    where = tuple(dict.fromkeys(e.node for a in anomalies if a.cause is diagnosis.cause for e in a.evidence if e.node))
+    where = tuple(
+        dict.fromkeys(e.node for a in anomalies if a.cause is diagnosis.cause for e in a.evidence if e.node)
+    )
     decision = decide(diagnosis, history, nodes=nodes, where=where, exit_code=exit_code)
     past = Past(diagnosis.root_key, diagnosis.cause, trail.furthest, nodes, where)
     return _report(diagnosis, decision, anomalies, trail, seen, sightings), past
@@ -292,8 +301,8 @@ def _nothing(trail: Trail) -> Report:
         confidence=0.6 if trail.last is None else 0.8,
         explanation="Nothing in these files says that something is wrong.",
         because="",
-        last_step=trail.furthest,
-        throughput=trail.throughput,
+        last_step=trail.last.step if trail.last else None,
+        throughput=trail.overall_throughput or trail.throughput,
         blind=trail.last is None,
     )
 
@@ -309,11 +318,11 @@ def _report(
     lines = dict(seen.lines)
     for s in sightings:
         f = s.finding
-        lines.setdefault(f"{f.file}:{f.offset}:{f.signature}", Line(f.file, f.line, f.text, f.signature, f.role, f.node))
+        lines.setdefault(_place(f), Line(f.file, f.line, f.text, f.signature, f.role, f.node))
     evidence = tuple(
         line for e in diagnosis.evidence if (line := lines.get(f"{e.where}:{e.signature}")) is not None
     )
-    roots = [line for line in evidence if any(_is_roots(line, a) for a in anomalies if a.cause is diagnosis.cause)]
+    first = _first_error(diagnosis, sightings)
     return Report(
         symptom=diagnosis.symptom,
         cause=diagnosis.cause,
@@ -323,9 +332,9 @@ def _report(
         confidence=diagnosis.confidence,
         explanation=diagnosis.explanation,
         because=decision.because,
-        first_error=(roots or list(evidence) or [None])[0],
-        last_step=trail.furthest,
-        throughput=trail.throughput,
+        first_error=lines[_place(first.finding)] if first is not None else None,
+        last_step=trail.last.step if trail.last else None,
+        throughput=trail.overall_throughput or trail.throughput,
         blind=trail.last is None,
         evidence=evidence,
         dropped=tuple(
@@ -340,16 +349,25 @@ def _report(
     )
 
 
-def _is_roots(line: Line, a: Anomaly) -> bool:
-    return any(e.signature == line.signature and e.text == line.text for e in a.evidence)
+def _first_error(diagnosis: Diagnosis, sightings: Sequence[Sighting]) -> Sighting | None:
+    """The line that shows the fault first: of an application's own failure, in its own log if it is there."""
+    shown = {f"{e.where}:{e.signature}" for e in diagnosis.evidence}
+    if diagnosis.symptom is Symptom.SLOW:
+        slow = [s for s in sightings if s.finding.signature == "watch.slow"]
+        if slow:
+            return slow[0]
+    candidates = [
+        s for s in sightings if _place(s.finding) in shown and (s.finding.cause is diagnosis.cause)
+    ] or [s for s in sightings if _place(s.finding) in shown]
+    if diagnosis.cause in _APPLICATION:
+        candidates = [s for s in candidates if s.finding.source is Source.JOB_LOG] or candidates
+    order = {f"{e.where}:{e.signature}": n for n, e in enumerate(diagnosis.evidence)}
+    return min(candidates, key=lambda s: order[_place(s.finding)], default=None)
+
+
+def _place(f: Finding) -> str:
+    return f"{f.file}:{f.offset}:{f.signature}"
 
 
 def _with_attempts(report: Report, attempts: int) -> Report:
-    from dataclasses import replace
-
     return replace(report, attempts=attempts)
-
-
-def is_step(event: Event) -> bool:
-    """The event says how far training has come."""
-    return isinstance(event, StepLine)

@@ -16,7 +16,7 @@ LEAST_BASE = 2
 LEAST_SLOW = 3
 MOST_NEEDED = 10
 """With a long history, this many slow windows in a row are asked for; with a short one, fewer."""
-WARM_UP = 2
+WARM_UP = 1
 """Steps up to this one say nothing: they compile, or only dispatch."""
 MOSTLY = 0.5
 """The share of the increase that waiting for data must explain to be the cause."""

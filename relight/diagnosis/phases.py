@@ -54,7 +54,8 @@ FORMATS: tuple[PhaseFormat, ...] = (
     _p(
         _LOAD,
         True,
-        r"(?i)\bloading (?:the )?(?:model |release )?checkpoint(?: from (?P<path>\S+))?(?:.{0,40}at iteration +(?P<step>\d+))?",
+        r"(?i)\bloading (?:the )?(?:model |release )?checkpoint(?: from (?P<path>\S+))?"
+        r"(?:.{0,40}at iteration +(?P<step>\d+))?",
     ),
     _p(_LOAD, True, r"(?i)\bresum(?:e|ing) (?:training )?from (?:checkpoint:? )?(?P<path>/\S+)"),
     _p(_EVAL, False, r"validation loss at iteration +(?P<step>\d+)"),

@@ -24,6 +24,7 @@ from relight.diagnosis.xid import XidClass
 BLOCK = 1 << 20
 """Bytes scanned at once; larger pieces are cut, so that memory stays bounded."""
 MAX_NODES = 65536
+MAX_ATTEMPTS = 1000
 
 _NODELIST = re.compile(r"SLURM_(?:JOB_|STEP_)?NODELIST=(?P<list>\S{1,4000})")
 _PER_NODE = re.compile(
@@ -104,6 +105,8 @@ class LogReader:
         self._ranks: dict[int, str] = {}
         self._step: StepLine | None = None
         self._uncounted = 0
+        self.attempt_nodes: dict[int, tuple[str, ...]] = {0: self._nodes} if self._nodes else {}
+        """The nodes of each attempt that the log itself announces."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -123,7 +126,7 @@ class LogReader:
         return events
 
     def flush(self) -> list[Event]:
-        """The file has ended: the last line counts without its newline too, and open tracebacks are dropped."""
+        """The file has ended: its last line counts without a newline too."""
         events: list[Event] = []
         if self._rest or self._dropped:
             length = len(self._rest) + self._dropped
@@ -328,6 +331,7 @@ class LogReader:
             self._begin_attempt(int(m["n"] or m["m"]), m["list"] or "")
         if (m := _NODELIST.search(whole)) is not None:
             self._nodes = _expand(m["list"]) or self._nodes
+            self._remember_nodes()
             if (p := _PER_NODE.search(whole)) is not None:
                 self._per_node = int(p["n"])
         if says.node is None:
@@ -366,6 +370,11 @@ class LogReader:
             self._nodes = _expand(hosts) or self._nodes
             self._ranks.clear()
         self._attempt = number
+        self._remember_nodes()
+
+    def _remember_nodes(self) -> None:
+        if self._nodes and len(self.attempt_nodes) < MAX_ATTEMPTS:
+            self.attempt_nodes[self._attempt] = self._nodes
 
     def _node_of(self, rank: int | None) -> str | None:
         if rank is None:

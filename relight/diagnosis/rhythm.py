@@ -109,7 +109,7 @@ class Rhythm(BaseModel):
         return max(floor, interval * factor)
 
     def _phase_allowed(self, floor: timedelta, factor: float) -> timedelta:
-        assert self.phase is not None  # noqa: S101  (narrowing; the caller checked)
+        assert self.phase is not None
         lengths = self.phase_lengths.get(self.phase, [])
         if not lengths:
             return floor * PHASE_FLOORS[self.phase]

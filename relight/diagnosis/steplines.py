@@ -239,7 +239,8 @@ FORMATS: tuple[StepFormat, ...] = (
     _format(
         "train-loss",
         r"^(?:global_step|global step|[Ss]tep|[Ii]ter|[Ii]teration)\b[ :=]+\d",
-        r"^(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]+\]?[:,]? )?(?:global[_ ]step|[Ss]tep|[Ii]ter|[Ii]teration)\b ?[:=]? ?"
+        r"^(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]+\]?[:,]? )?(?:global[_ ]step|[Ss]tep|[Ii]ter|[Ii]teration)\b"
+        r" ?[:=]? ?"
         r"(?P<step>\d+)(?: ?/ ?(?P<total>\d+))?(?![\d:.]\d|\d)(?P<rest>.*)",
         _f("throughput", r"NUM ?(?:tokens?/s|tok/s|samples/s|it/s|s/it)"),
         _f("step_seconds", r"NUM ?s/it"),
@@ -268,7 +269,12 @@ FORMATS: tuple[StepFormat, ...] = (
 )
 
 DETAILS: tuple[tuple[str, str, re.Pattern[str], float], ...] = (
-    ("throughput", r"tokens_per_sec(?:ond)?[:=]", re.compile(rf"tokens_per_sec(?:ond)?[:=] ?(?P<v>{_NUM})"), 1.0),
+    (
+        "throughput",
+        r"tokens_per_sec(?:ond)?[:=]",
+        re.compile(rf"tokens_per_sec(?:ond)?[:=] ?(?P<v>{_NUM})"),
+        1.0,
+    ),
     ("data_seconds", r"batch_input: \d", re.compile(rf"time \(ms\).*batch_input: (?P<v>{_NUM})"), 1e-3),
     ("data_seconds", r"batch-generator", re.compile(rf"batch-generator[ .]*: \((?P<v>{_NUM})"), 1e-3),
 )

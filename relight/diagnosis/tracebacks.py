@@ -22,7 +22,8 @@ _LIKELY = re.compile(
     r"|NotFound|Killed|Cancelled|Group)|[A-Z]\w+)$"
 )
 _LIBRARY = re.compile(
-    r"site-packages/|dist-packages/|/lib/python\d|/lib64/python\d|<frozen |<string>|<stdin>|/torch/(?:nn|utils|distributed|autograd|_)"
+    r"site-packages/|dist-packages/|/lib/python\d|/lib64/python\d|<frozen |<string>|<stdin>"
+    r"|/torch/(?:nn|utils|distributed|autograd|_)"
 )
 _ODD = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,]\d+)*")
 

@@ -34,10 +34,11 @@ class Trail(BaseModel):
     """The last step line."""
     furthest: int | None = None
     throughput: float | None = None
-    finished_at_total: bool = False
+    overall_throughput: float | None = None
+    """What the run itself says at its end."""
 
     def add(self, event: Event, at: datetime, *, timed: bool = True) -> None:
-        """One more event, in the order of its file. `timed`: `at` is comparable with times from other files."""
+        """One more event, in the order of its file. `timed`: `at` compares with times from other files."""
         if isinstance(event, Finding):
             self._found(event, at, timed)
         elif isinstance(event, StepLine):
@@ -110,6 +111,8 @@ class Trail(BaseModel):
         return [Sighting(finding=finding, at=now, timed=False)]
 
     def _found(self, f: Finding, at: datetime, timed: bool) -> None:
+        if f.groups.get("throughput"):
+            self.overall_throughput = float(f.groups["throughput"])
         place = f"{f.signature}@{f.node or ''}"
         self.alike[place] = self.alike.get(place, 0) + 1
         most = MAX_NAMES if f.tag == "names" else MAX_ALIKE if f.node else 4 * MAX_ALIKE
@@ -125,7 +128,6 @@ class Trail(BaseModel):
         self.last = line
         self.furthest = line.step if self.furthest is None else max(self.furthest, line.step)
         self.throughput = line.throughput if line.throughput is not None else self.throughput
-        self.finished_at_total = line.total is not None and line.step >= line.total
         self.pace.observe(line, line.logged_at)
         self.numbers.observe(line)
         for n, s in enumerate(self.sightings):
@@ -138,4 +140,3 @@ class Trail(BaseModel):
     def _left(self, event: PhaseLine, at: datetime) -> None:
         self.rhythm.leave(event.phase, at)
         self.pace.pause()
-

@@ -41,6 +41,9 @@ _RANK = {
 
 _ROLE_RANK = {Role.ROOT: 2, Role.CASCADE: 1, Role.CONTEXT: 0}
 _TRUSTED_BONUS = 4
+_BARE_MALUS = 3
+"""Silence alone explains less than any line."""
+SILENCE_DETECTORS = frozenset({"no-progress", "silence"})
 _WORDS = {
     Symptom.CRASH: "The job crashed",
     Symptom.HANG: "The job hung",
@@ -73,7 +76,8 @@ def diagnose(anomalies: Sequence[Anomaly], job: TrainingJob) -> Diagnosis:
         evidence=evidence,
         explanation=_explanation(root, suspects, ordered),
         anomaly_ids=tuple(dict.fromkeys(a.anomaly_id for a in ordered)),
-        root_key=root.key or (f"{root.detector}|{root.cause.value}" if root.cause is not Cause.UNKNOWN else ""),
+        root_key=root.key
+        or (f"{root.detector}|{root.cause.value}" if root.cause is not Cause.UNKNOWN else ""),
         occurred_at=min(root.occurred_at, detected),
         detected_at=detected,
         progress=max(
@@ -89,6 +93,8 @@ def strength(anomaly: Anomaly) -> tuple[int, int]:
         rank += anomaly.weight
     if any(e.trust for e in anomaly.evidence):
         rank += _TRUSTED_BONUS
+    if not anomaly.evidence:
+        rank -= _BARE_MALUS
     return _ROLE_RANK[anomaly.role], rank
 
 
@@ -138,20 +144,13 @@ def _with_node(s: Suspect) -> str:
 
 
 def _symptom(root: Anomaly, ordered: Sequence[Anomaly]) -> Symptom:
-    if root.symptom is Symptom.CRASH and root.cause in {
-        Cause.USER_CODE,
-        Cause.UNKNOWN,
-        Cause.NETWORK_FABRIC,
-        Cause.NODE_FAILURE,
-        Cause.GPU_HARDWARE,
-        Cause.STORAGE,
-        Cause.NVLINK,
-    }:
-        # A watchdog that aborts the job is how a hang ends: the hang came first.
-        hangs = [a for a in ordered if a.symptom is Symptom.HANG]
-        if hangs and not any(e.trust is False and a is root for a in ordered for e in a.evidence):
-            return Symptom.HANG
-    return root.symptom
+    if root.symptom is not Symptom.CRASH or root.cause in _BY_DESIGN:
+        return root.symptom
+    if any(a.detector in SILENCE_DETECTORS for a in ordered):
+        return Symptom.HANG
+    # A watchdog that aborts the job is how a hang ends; but a process that said why it ended began it.
+    said_why = any(e.source is Source.JOB_LOG for e in root.evidence)
+    return Symptom.HANG if not said_why and any(a.symptom is Symptom.HANG for a in ordered) else Symptom.CRASH
 
 
 def _evidence(
@@ -197,10 +196,7 @@ def _explanation(root: Anomaly, suspects: Sequence[Suspect], ordered: Sequence[A
     cascades = sum(a.count for a in ordered if a.role is Role.CASCADE and a is not root)
     if cascades:
         parts.append(f"{cascades} messages of peers and watchdogs follow from it.")
-    others = {
-        a.cause for a in ordered if a.role is Role.ROOT and a.cause not in {root.cause, Cause.UNKNOWN}
-    }
+    others = {a.cause for a in ordered if a.role is Role.ROOT and a.cause not in {root.cause, Cause.UNKNOWN}}
     if others:
         parts.append(f"Considered and dropped: {', '.join(sorted(c.value for c in others))}.")
     return " ".join(parts)
-

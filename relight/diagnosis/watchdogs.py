@@ -27,6 +27,8 @@ class WatchdogVerdict:
     ago: timedelta = timedelta(0)
     """How long before the lines the fault happened."""
     says: str = ""
+    silent: bool = False
+    """Some ranks never reported."""
 
 
 def judge(
@@ -51,7 +53,9 @@ def judge(
     world = len(nodes) * tasks_per_node if tasks_per_node else 0
     silent = tuple(r for r in range(world) if r not in by_rank) if by_rank else ()
     if finished:
-        return WatchdogVerdict(Cause.USER_CODE, silent[:1], None, ago, "Training was over; some rank was busy alone.")
+        return WatchdogVerdict(
+            Cause.USER_CODE, silent[:1], None, ago, "Training was over; some rank was busy alone."
+        )
     operations = Counter(by_rank.values())
     if len({op for _, op in operations}) > 1:
         return WatchdogVerdict(
@@ -60,6 +64,7 @@ def judge(
             None,
             ago,
             "The ranks were in different operations: they took different paths through the program.",
+            bool(silent),
         )
     if len(operations) > 1:
         low = min(seq for seq, _ in operations)
@@ -67,7 +72,11 @@ def judge(
         return WatchdogVerdict(Cause.UNKNOWN, lagging, None, ago, "Some ranks lagged behind the others.")
     if world and not silent:
         return WatchdogVerdict(
-            Cause.NETWORK_FABRIC, (), None, ago, "All ranks waited in the same operation: the transport stood still."
+            Cause.NETWORK_FABRIC,
+            (),
+            None,
+            ago,
+            "All ranks waited in the same operation: the transport stood still.",
         )
     node = _node_of_all(silent, nodes, tasks_per_node, len(by_rank), world)
     says = f"All ranks but those of {node} waited." if node else "Some ranks never reported."
