@@ -68,6 +68,9 @@ def checkpoints(
     if report.checkpoints:
         console().print(_table(report))
     say(report.summary)
+    for found in report.checkpoints:
+        if found.name == report.newest_usable:
+            say(f"checked of {found.name}: {found.checked}")
     for note in report.notes:
         complain(note, "note")
 

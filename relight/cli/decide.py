@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import console, print_json, say
-from relight.cli.recovery_view import plan_lines
+from relight.cli.recovery_view import plan_lines, what_happened
 from relight.cli.watched import find_monitor, list_recoveries, no_worker, recovery_status
 from relight.config import Settings
 from relight.contracts.messages import Decision, DecisionResult, RecoveryStatus
@@ -74,7 +74,7 @@ def _decide(ctx: typer.Context, job: str, decision: Decision, yes: bool, as_json
         client = await invocation(ctx).client()
         waiting = await find_waiting(client, settings, job, decision.plan_digest)
         out = Console(stderr=True, highlight=False) if as_json else console()
-        out.print("\n".join(plan_lines(waiting)))
+        out.print("\n".join([*what_happened(waiting), *plan_lines(waiting)]))
         if not yes and sys.stdin.isatty():
             verb = "Approve" if decision.approved else "Reject"
             if not typer.confirm(f"{verb} plan {waiting.plan_digest}?", err=as_json):

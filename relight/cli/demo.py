@@ -85,12 +85,18 @@ def demo(
     play = Play(
         directory, scheduler, fault, mode, story, yes=yes, keep=keep, as_json=as_json, timeout=timeout
     )
-    result = run_async(play.run())
-    if result.ok:
+    try:
+        result = run_async(play.run())
+    except (KeyboardInterrupt, asyncio.CancelledError):
         shutil.rmtree(directory)
-    else:
+        raise
+    except Exception:
+        story.tell(f"logs are in {directory}")
+        raise
+    if not result.ok:
         story.tell(f"logs are in {directory}")
         raise typer.Exit(ExitCode.FAILURE)
+    shutil.rmtree(directory)
 
 
 class Play:
@@ -251,7 +257,7 @@ class Play:
         out.print(f"web UI: {result.ui} ({look})")
 
     async def _stay(self, stage: Stage) -> None:
-        note = Console(stderr=True, highlight=False)
+        note = Console(stderr=True, highlight=False, soft_wrap=True)
         note.print("to use the command on it, in another terminal:")
         note.print(
             f"  export TEMPORAL_ADDRESS={stage.server.address} RELIGHT_CONFIG={self._directory}/relight.toml"

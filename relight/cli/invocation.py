@@ -94,7 +94,7 @@ class SpeakingGroup(TyperGroup):
             message, code = explain_rpc_error(e)
             complain(message)
             raise typer.Exit(code) from e
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             complain("interrupted")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except tuple(kind for kind, _ in _CODES) as e:

@@ -10,7 +10,7 @@ from rich.table import Table
 from relight.cli.exit_codes import CommandError
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import ago, clock, complain, console, duration, print_json, say
-from relight.cli.recovery_view import commands, one_line, plan_lines, timeline
+from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, what_happened
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
 from relight.cli.watched import find_monitor, job_view, list_monitors, no_worker, watched_jobs
 from relight.contracts import Progress
@@ -131,7 +131,12 @@ def _recovery(recovery: RecoveryView, job_id: str) -> list[RenderableType]:
     if status is None:
         return [head, "  it ended without a result" if recovery.ended else "  open; no worker tells more"]
     paused = ", [yellow]paused[/]" if status.paused else ""
-    parts: list[RenderableType] = [head, f"  [bold]{status.state}[/]{paused}", *plan_lines(status)]
+    parts: list[RenderableType] = [
+        head,
+        f"  [bold]{status.state}[/]{paused}",
+        *what_happened(status),
+        *plan_lines(status),
+    ]
     if status.state == "awaiting-approval":
         parts += ["decide with one of:", *(escape(line) for line in commands(status, job_id))]
     if status.log:

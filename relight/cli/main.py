@@ -1,12 +1,16 @@
 """The command `relight`."""
 
+import contextlib
+import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from relight.cli import decide, demo, look, services, settings, setup, up, watch
+from relight.cli.exit_codes import ExitCode
 from relight.cli.invocation import Invocation, SpeakingGroup
 
 app = typer.Typer(
@@ -66,6 +70,16 @@ def options(
     ctx.obj = Invocation(config, {key: value for key, value in flags.items() if value is not None})
 
 
-def run() -> None:
+def run() -> NoReturn:
     """Entry point of the command."""
-    app(prog_name="relight")
+    try:
+        app(prog_name="relight")
+        code: object = ExitCode.OK
+    except SystemExit as e:
+        code = e.code
+    # All is done. Not left to the interpreter: while it shuts down, a thread of Temporal's client may still
+    # call back into it, and the process dies by a signal (10 of 240 runs on a busy machine, SDK 1.35).
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else ExitCode.OK if code is None else ExitCode.FAILURE)

@@ -20,7 +20,7 @@ MOMENTS = (
     ("approved", "approved"),
     ("acted", "acted: requeue accepted"),
     ("running", "running again"),
-    ("productive", "productive again: passed the step it failed at"),
+    ("productive", "past the failed step"),
 )
 """The moments of a timeline, in order, with their names."""
 
@@ -49,12 +49,11 @@ def what_happened(status: RecoveryStatus) -> list[str]:
 
 
 def plan_lines(status: RecoveryStatus) -> list[str]:
-    """What happened, and the plan with its digest, why it waits and until when."""
-    lines = what_happened(status)
+    """The plan with its digest, why it waits and until when."""
     plan = status.plan
     if plan is None:
-        return [*lines, "no plan yet"]
-    lines.append(f"plan [bold]{status.plan_digest}[/]: [bold]{plan.action.value}[/] {escape(plan.because)}")
+        return ["no plan yet"]
+    lines = [f"plan [bold]{status.plan_digest}[/]: [bold]{plan.action.value}[/] {escape(plan.because)}"]
     for number, step in enumerate(plan.steps, 1):
         mark = "[yellow]*[/]" if step.mutates else " "
         lines.append(f" {mark}{number}. {step.name}: {escape(step.does)}")

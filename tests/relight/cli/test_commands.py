@@ -104,7 +104,7 @@ def test_approve_shows_the_plan_and_is_heard(
     assert (ended.outcome, ended.approved_by, ended.reason) == (Outcome.RESUMED, "anna", "seen")
     past = relight("show", waiting.attempt.job_id).stdout
     assert "20 lost" in past
-    assert "productive again" in past
+    assert "past the failed step" in past
 
 
 def test_reject_is_heard(relight: Relight, waiting: TrainingJob, temporal: Temporal) -> None:
