@@ -1,0 +1,29 @@
+"""Recorded histories still replay: a change that would break running workflows fails here.
+
+Record them anew, on purpose only, with `pytest tests/workflows --save-histories`.
+"""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+from tests.workflows.conftest import HISTORIES
+from workflows import WORKFLOWS
+
+RECORDED = sorted(HISTORIES.glob("*.json"))
+
+
+def test_histories_of_both_workflows_were_recorded() -> None:
+    kinds = {path.name.split(".")[1] for path in RECORDED}
+    assert kinds == {"monitor", "recovery"}
+    assert len(RECORDED) >= 15
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+async def test_replay(path: Path) -> None:
+    history = WorkflowHistory.from_json(path.stem, path.read_text())
+    replayer = Replayer(workflows=list(WORKFLOWS), data_converter=pydantic_data_converter)
+    await replayer.replay_workflow(history)
