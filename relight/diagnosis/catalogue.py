@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from yaml.constructor import SafeConstructor
 
 from relight.contracts import Cause, Symptom
+from relight.diagnosis.engine import why_not
 from relight.diagnosis.xid import XidPolicy
 
 SIGNATURES_DIR = Path(__file__).parent / "signatures"
@@ -149,10 +150,24 @@ def _load(site_dirs: tuple[Path, ...]) -> Catalogue:
                 continue
             entries, wrong = read_family(path)
             problems.extend(wrong)
+            if directory is not SIGNATURES_DIR:  # the built-in ones are all compiled by the tests
+                entries, wrong = _usable(entries, path)
+                problems.extend(wrong)
             signatures.update({s.id: s for s in entries})
     xid, wrong_xid = XidPolicy.load(site_dirs)
     problems.extend(Problem(path, line, message) for path, line, message in wrong_xid)
     return Catalogue(tuple(signatures.values()), xid, tuple(problems))
+
+
+def _usable(entries: list[Signature], path: Path) -> tuple[list[Signature], list[Problem]]:
+    """Leaves out what the matching engine cannot compile."""
+    good, problems = [], []
+    for s in entries:
+        if reason := why_not(s.pattern):
+            problems.append(Problem(path, int(s.where.rpartition(":")[2]), f"{s.id}: pattern: {reason}"))
+        else:
+            good.append(s)
+    return good, problems
 
 
 def read_family(path: Path) -> tuple[list[Signature], list[Problem]]:

@@ -8,10 +8,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-import hyperscan
-
 from relight.diagnosis import phases, steplines
 from relight.diagnosis.catalogue import Catalogue, Kind, Signature
+from relight.diagnosis.engine import compile_patterns
 
 STEP = -1
 """The line may be a step line."""
@@ -32,8 +31,6 @@ NOTES: tuple[str, ...] = (
     r"^\s*attempt \d+(?: hosts \S+)?: ",
 )
 
-_ANCHOR = re.compile(r"(?<![\[\\])\^")
-
 
 @dataclass(frozen=True)
 class Match:
@@ -49,7 +46,11 @@ class Matcher:
     def __init__(
         self, catalogue: Catalogue, steps: tuple[steplines.StepFormat, ...] = steplines.FORMATS
     ) -> None:
-        """Compiles the database; signatures that Hyperscan cannot compile exactly become prefilters."""
+        """Compiles the database.
+
+        Raises:
+            ValueError: a pattern is not supported; a loaded catalogue has none such.
+        """
         self.steps = steps
         self.signatures = tuple(catalogue)
         self._patterns = [re.compile(s.pattern) for s in self.signatures]
@@ -61,10 +62,7 @@ class Matcher:
         extra += [(TRACE, r"Traceback \(most recent call last\)"), (COLOUR, r"\x1b\[")]
         extra += [(NOTE, n) for n in NOTES]
         self._meaning = [*range(len(self.signatures)), *(kind for kind, _ in extra)]
-        # Prefixes stand before the text that `^` means, so the scan must not insist on it; `re` does, later.
-        patterns = [*(s.pattern for s in self.signatures), *(p for _, p in extra)]
-        expressions = [_ANCHOR.sub("", p).encode() for p in patterns]
-        self._db = _compile(tuple(expressions))
+        self._db = compile_patterns([*(s.pattern for s in self.signatures), *(p for _, p in extra)])
 
     def scan(self, block: bytes) -> list[tuple[int, int]]:
         """Where patterns end, as (offset after the match, meaning), in order of offset.
@@ -91,16 +89,6 @@ class Matcher:
                 return None
             return Match(self.signatures[n], {k: v for k, v in m.groupdict().items() if v is not None})
         return None
-
-
-def _compile(expressions: tuple[bytes, ...]) -> hyperscan.Database:
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(
-        expressions=list(expressions),
-        ids=list(range(len(expressions))),
-        flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
-    )
-    return database
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from relight.diagnosis.engine import why_not
+
 _NUM = r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)"
 
 
@@ -280,8 +282,30 @@ DETAILS: tuple[tuple[str, str, re.Pattern[str], float], ...] = (
 )
 """Lines that say more about the step before them: field, trigger, pattern, factor."""
 
+_PLAIN_NUMBER = re.compile(_NUM)
+
 UNCOUNTED = -1
 """The step of a format that says that a step was made, and not which."""
+
+
+def custom(pattern: str) -> StepFormat:
+    """A format that a job or site teaches: a regular expression with the group `step`.
+
+    The groups `total`, `loss`, `seconds` and `throughput` are used where they are there.
+
+    Raises:
+        ValueError: it has no group `step`, does not compile, or is not supported by the engine.
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error as e:
+        raise ValueError(f"the pattern does not compile: {e}") from e
+    if "step" not in compiled.groupindex:
+        raise ValueError("the pattern needs a group (?P<step>\\d+)")
+    if reason := why_not(pattern):
+        raise ValueError(f"the pattern cannot be used: {reason}")
+    return StepFormat("custom", pattern, compiled)
+
 
 _NO_LOSS_WORDS = re.compile(r"(?i)\b(val|valid|validation|eval|test)[ _]?loss\b")
 
@@ -302,6 +326,9 @@ def parse(text: str, formats: tuple[StepFormat, ...] = FORMATS) -> Step | None:
             if (v := pattern.search(text)) is not None:
                 values[name] = float(v["v"].replace(",", "")) * factor
         groups = m.groupdict()
+        for name, group in (("loss", "loss"), ("step_seconds", "seconds"), ("throughput", "throughput")):
+            if groups.get(group) and _PLAIN_NUMBER.fullmatch(groups[group]):
+                values[name] = float(groups[group].replace(",", ""))
         rest = groups.get("rest")
         if rest is not None and not _says_training(rest):
             continue
@@ -338,7 +365,7 @@ def _step_of(m: re.Match[str]) -> int | None:
         return UNCOUNTED
     if groups.get("step"):
         digits = groups["step"].replace(",", "")
-        return int(digits) if len(digits) <= 15 else None
+        return int(digits) if digits.isdecimal() and len(digits) <= 15 else None
     # An epoch and a batch number: a step that grows over epochs.
     if groups.get("micro") is None or len(groups["micro"]) > 12 or len(groups["epoch"]) > 9:
         return None
