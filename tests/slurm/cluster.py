@@ -126,7 +126,7 @@ class SlurmCluster:
             self.start_ctld()
             for node in self.shape.node_names:
                 self._start_slurmd(node)
-            self._wait_all_idle()
+            self.wait_idle()
         except BaseException:
             self.stop(keep=True)
             raise
@@ -404,7 +404,8 @@ class SlurmCluster:
 
         self._namespaces[name] = self._until(f"the namespace of {node}", entered, of=name) or 0
 
-    def _wait_all_idle(self) -> None:
+    def wait_idle(self) -> None:
+        """Waits until all nodes are idle."""
         wanted = f"{self.shape.nodes} idle"
         self._until(
             "all nodes are idle",

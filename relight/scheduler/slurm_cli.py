@@ -1,0 +1,258 @@
+"""The port `Scheduler` by Slurm's own commands, for Slurm 22.05 and later."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from relight.contracts import JobInfo, NodeInfo, clean_text
+from relight.scheduler import slurm_submit, slurm_text
+from relight.scheduler.port import (
+    InvalidRequest,
+    NoSuchJob,
+    NotSupported,
+    SchedulerError,
+    SchedulerUnreachable,
+    SchedulerVersion,
+    SubmitRequest,
+)
+from relight.scheduler.slurm_run import SlurmCommands
+
+_JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,10}|\+\d{1,5})?")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
+_ALL_NODES = "ALL"  # scontrol(1): NodeName=ALL means every node
+
+_LISTING = ("--all", "--local", "--array", "--noconvert", "--states=all")
+"""Options of squeue: hidden partitions, this cluster only, a row for each task of an array, ended jobs."""
+
+_MAX_IDS = 100_000
+"""Characters of ids on one command line (Linux allows 128 KiB for an argument)."""
+
+CREDENTIAL_GAP = timedelta(seconds=2)
+"""How long after a requeue a job must not start.
+
+A requeue revokes the credentials that were made for the job up to that second. A job that starts on one of
+its old nodes within the same second is refused there ("Job credential revoked") and fails at once, with exit
+code 1 and no output. Slurm itself delays a requeued job by the life of a credential (121 s), which `release`
+lifts.
+"""
+
+
+class SlurmCliScheduler:
+    """Slurm, as squeue, sinfo, sacct, scontrol, scancel and sbatch show and change it."""
+
+    def __init__(self, commands: SlurmCommands) -> None:
+        """Asks nothing yet."""
+        self._commands = commands
+
+    # ---- reading -----------------------------------------------------------------------------------------
+
+    async def version(self) -> SchedulerVersion:
+        """See the port."""
+        config = slurm_text.settings(await self._commands.run("scontrol", "show", "config"))
+        if not config.get("ClusterName") or not config.get("SLURM_VERSION"):
+            raise SchedulerUnreachable(
+                "scontrol show config: told neither the cluster's name nor the version"
+            )
+        return SchedulerVersion(name="slurm", version=config["SLURM_VERSION"], cluster=config["ClusterName"])
+
+    async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
+        """See the port.
+
+        Two listings are read at the same time, whatever the number of jobs: the one with all the other fields
+        cannot have the excluded nodes.
+        """
+        if not job_ids:
+            return {}
+        try:
+            found = await self._list(job_ids)
+        except NoSuchJob:  # what squeue says of a single job that slurmctld has forgotten
+            return {}
+        return {job_id: found[job_id] for job_id in job_ids if job_id in found}
+
+    async def job(self, job_id: str) -> JobInfo:
+        """See the port.
+
+        Raises:
+            InvalidRequest: a whole array of jobs has this id.
+        """
+        found = await self._list([job_id])
+        if job_id in found:
+            return found[job_id]
+        if tasks := sorted(name for name in found if name.startswith(f"{job_id}_")):
+            raise InvalidRequest(
+                f"job {job_id} is an array of jobs: name one of them, {tasks[0]} for example"
+            )
+        raise NoSuchJob(f"squeue --jobs={job_id}: Slurm lists no such job")
+
+    async def finished_job(self, job_id: str) -> JobInfo:
+        """See the port."""
+        _check_job(job_id)
+        sep = slurm_text.separator()
+        listing = await self._commands.run(
+            "sacct",
+            "--allocations",
+            "--duplicates",
+            "--parsable",
+            f"--delimiter={sep}",
+            f"--jobs={job_id}",
+            f"--format={','.join(slurm_text.ACCOUNTING_FIELDS)}",
+        )
+        info = slurm_text.last_attempt(listing, sep, job_id)
+        if info is None:
+            raise NoSuchJob(f"sacct --jobs={job_id}: accounting has no such job")
+        return info
+
+    async def nodes(self, names: Sequence[str] = ()) -> Mapping[str, NodeInfo]:
+        """See the port."""
+        for name in names:
+            _check_node(name)
+        sep = slurm_text.separator()
+        chosen = [f"--nodes={slurm_text.compact_nodes(names)}"] if names else []
+        format_option = slurm_text.format_option(slurm_text.NODE_FIELDS, sep)
+        listing = await self._commands.run(
+            "sinfo", "--all", "--local", "--Node", *chosen, f"--Format={format_option}"
+        )
+        return slurm_text.node_infos(listing, sep)
+
+    async def batch_script(self, job_id: str) -> str:
+        """See the port."""
+        _check_job(job_id)
+        script = await self._commands.ask("scontrol", "write", "batch_script", job_id, "-")
+        if "\ufffd" in script:
+            raise NotSupported(f"the script of job {job_id} is not UTF-8: it would not come back as it was")
+        return script
+
+    async def submit_template(self, job_id: str) -> SubmitRequest:
+        """See the port. Slurm does not tell the variables that the job was submitted with."""
+        info, raw, script = await asyncio.gather(
+            self.job(job_id), self._template_row(job_id), self.batch_script(job_id)
+        )
+        return slurm_submit.template(info, raw, script)
+
+    async def find_by_comment(self, text: str) -> Sequence[JobInfo]:
+        """See the port."""
+        found = await self._list()
+        return [info for job_id, info in found.items() if job_id == info.job_id and text in info.comment]
+
+    # ---- jobs --------------------------------------------------------------------------------------------
+
+    async def submit(self, request: SubmitRequest) -> str:
+        """See the port. sbatch runs with the rights of the job's user, never with those of this process.
+
+        The job gets the variables of that user's login, and those of the request.
+        """
+        for node in request.excluded_nodes:
+            _check_node(node)
+        printed = await self._commands.run_as(
+            request.user,
+            "sbatch",
+            *slurm_submit.arguments(request),
+            env=slurm_submit.environment(request),
+            script=request.script,
+        )
+        job_id = printed.strip().split(";")[0]  # ID;CLUSTER where there are several clusters
+        if not _JOB_ID.fullmatch(job_id):
+            raise SchedulerError(f"sbatch: submitted, but printed {printed[:80]!r} and no job id")
+        return job_id
+
+    async def requeue_hold(self, job_id: str) -> None:
+        """See the port."""
+        _check_job(job_id)
+        await self._commands.run("scontrol", "requeuehold", job_id)
+
+    async def exclude_nodes(self, job_id: str, nodes: Sequence[str]) -> None:
+        """See the port."""
+        for node in nodes:
+            _check_node(node)
+        await self._update(job_id, f"ExcNodeList={slurm_text.compact_nodes(nodes)}")
+
+    async def set_comment(self, job_id: str, comment: str) -> None:
+        """See the port. Slurm keeps at most 1024 characters, and refuses more."""
+        if "\0" in comment:
+            raise InvalidRequest("a comment cannot hold a NUL character")
+        await self._update(job_id, f"Comment={comment}")
+
+    async def hold(self, job_id: str) -> None:
+        """See the port."""
+        _check_job(job_id)
+        await self._commands.run("scontrol", "hold", job_id)
+
+    async def release(self, job_id: str) -> None:
+        """See the port. Takes up to two seconds where the job was requeued just now: see `CREDENTIAL_GAP`."""
+        info = await self.job(job_id)
+        if info.restart_count:
+            since = datetime.now(UTC) - info.submit_time
+            await asyncio.sleep(min(CREDENTIAL_GAP, CREDENTIAL_GAP - since).total_seconds())
+        await self._update(job_id, "StartTime=now")
+        await self._commands.run("scontrol", "release", job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """See the port. A job that Slurm has forgotten has ended, too."""
+        _check_job(job_id)
+        try:
+            await self._commands.run("scancel", job_id)
+        except (NoSuchJob, InvalidRequest) as e:
+            if not re.search(r"Invalid job id|already (completing|finished)", str(e)):
+                raise
+
+    # ---- nodes -------------------------------------------------------------------------------------------
+
+    async def drain_node(self, node: str, reason: str) -> None:
+        """See the port."""
+        _check_node(node)
+        await self._commands.run(
+            "scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={clean_text(reason)}"
+        )
+
+    async def resume_node(self, node: str) -> None:
+        """See the port."""
+        _check_node(node)
+        try:
+            await self._commands.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        except InvalidRequest:
+            info = (await self.nodes([node])).get(node)
+            if info is None or info.is_drained:  # otherwise there was no drain to take back
+                raise
+
+    # ---- inside ------------------------------------------------------------------------------------------
+
+    async def _list(self, job_ids: Sequence[str] = ()) -> dict[str, JobInfo]:
+        """Jobs (none named: all) by every id that names just one."""
+        for job_id in job_ids:
+            _check_job(job_id)
+        ids = ",".join(dict.fromkeys(job_ids))
+        chosen = [f"--jobs={ids}"] if 0 < len(ids) <= _MAX_IDS else []
+        sep = slurm_text.separator()
+        main = slurm_text.format_option(slurm_text.JOB_FIELDS, sep)
+        exclusions = "".join(field + sep for field in slurm_text.EXCLUSION_FIELDS)
+        listings = await asyncio.gather(
+            self._commands.run("squeue", *_LISTING, *chosen, f"--Format={main}"),
+            self._commands.run("squeue", *_LISTING, *chosen, f"--format={exclusions}"),
+        )
+        return slurm_text.job_infos(*listings, sep)
+
+    async def _template_row(self, job_id: str) -> Mapping[str, str]:
+        _check_job(job_id)
+        sep = slurm_text.separator()
+        format_option = slurm_text.format_option(slurm_text.TEMPLATE_FIELDS, sep)
+        listing = await self._commands.run(
+            "squeue", *_LISTING, f"--jobs={job_id}", f"--Format={format_option}"
+        )
+        for row in slurm_text.rows(listing, slurm_text.TEMPLATE_FIELDS, sep):
+            return row
+        raise NoSuchJob(f"squeue --jobs={job_id}: Slurm lists no such job")
+
+    async def _update(self, job_id: str, change: str) -> None:
+        _check_job(job_id)
+        await self._commands.run("scontrol", "update", f"JobId={job_id}", change)
+
+
+def _check_job(job_id: str) -> None:
+    if not _JOB_ID.fullmatch(job_id):
+        raise InvalidRequest(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
+
+
+def _check_node(node: str) -> None:
+    if not _NODE.fullmatch(node) or node.upper() == _ALL_NODES:
+        raise InvalidRequest(f"{node[:80]!r} is no name of one node")

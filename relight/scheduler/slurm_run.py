@@ -1,0 +1,214 @@
+"""Runs Slurm's commands: without a shell, bounded in time and output, in an environment of its own."""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from relight.contracts import clean_text
+from relight.scheduler.port import NotPermitted, SchedulerError, SchedulerUnreachable
+from relight.scheduler.slurm_errors import meaning
+
+MAX_OUTPUT = 64 * 1024 * 1024
+"""Bytes. More from one command is an error: a listing of a hundred thousand jobs is half as long."""
+
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+_CHUNK = 64 * 1024
+_KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+"""Says how slurmctld is reached. All other SLURM_*, SBATCH_*, ... would change what options mean."""
+_DROPPED = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command that reads: nothing of the caller changes its output.
+
+    Times are UTC: Slurm prints and reads them in the local time zone of the command.
+    """
+    kept = {k: v for k, v in environ.items() if k in _KEPT or not k.startswith(_DROPPED)}
+    return {**kept, "TZ": "UTC", "LC_ALL": "C"}
+
+
+class SlurmCommands:
+    """Slurm's commands, found once and run as often as needed."""
+
+    def __init__(self, bin_dir: str = "", timeout: float = 15.0, max_output: int = MAX_OUTPUT) -> None:
+        """Looks for nothing yet.
+
+        Args:
+            bin_dir: where the commands are; empty: on PATH.
+            timeout: the longest that one command may take, in seconds.
+            max_output: the most bytes that one command may print.
+        """
+        self._bin_dir = bin_dir
+        self._timeout = timeout
+        self._max_output = max_output
+        self.runs = 0
+        """How many commands were started."""
+
+    def path(self, program: str) -> str:
+        """Where a command is.
+
+        Raises:
+            SchedulerUnreachable: it is not installed.
+        """
+        where = self._bin_dir or f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+        found = shutil.which(program, path=where)
+        if found is None:
+            hint = (
+                "check slurm.bin_dir" if self._bin_dir else "install Slurm's client commands (slurm-client)"
+            )
+            raise SchedulerUnreachable(
+                f"there is no command {program} on {where}: {hint}, or set slurm.bin_dir to where they are"
+            )
+        return found
+
+    async def run(self, program: str, *args: str) -> str:
+        """Runs a command and returns what it printed.
+
+        Raises:
+            SchedulerError: it failed; the kind says what Slurm meant.
+        """
+        out, _ = await self._execute(program, args, env=clean_environment(os.environ))
+        return out
+
+    async def ask(self, program: str, *args: str) -> str:
+        """Runs a command that prints something unless it failed, whatever its exit status says.
+
+        Raises:
+            SchedulerError: as for `run`, and when nothing came.
+        """
+        out, err = await self._execute(program, args, env=clean_environment(os.environ))
+        if not out:
+            raise meaning(_asked(program, args), err)
+        return out
+
+    async def run_as(self, user: str, program: str, *args: str, env: Mapping[str, str], script: str) -> str:
+        """Runs a command as another user, with that user's rights and groups only (this takes root).
+
+        Args:
+            user: whose command it shall be; empty: one's own.
+            program: the command.
+            args: its arguments.
+            env: its whole environment, beside how slurmctld is reached.
+            script: its standard input.
+
+        Raises:
+            NotPermitted: this process may not run anything as that user.
+            SchedulerError: as for `run`.
+        """
+        reach = {k: v for k, v in os.environ.items() if k in _KEPT}
+        out, _ = await self._execute(program, args, env={**env, **reach}, script=script, user=user)
+        return out
+
+    async def _execute(
+        self,
+        program: str,
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        script: str | None = None,
+        user: str = "",
+    ) -> tuple[str, str]:
+        """Standard output and standard error of a command that ended with status 0."""
+        path, asked, identity = self.path(program), _asked(program, args), _identity(user)
+        self.runs += 1
+        try:
+            process = await asyncio.create_subprocess_exec(
+                path,
+                *args,
+                stdin=asyncio.subprocess.DEVNULL if script is None else asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=env,
+                cwd="/",
+                umask=0o022,
+                start_new_session=True,
+                user=identity.user,
+                group=identity.group,
+                extra_groups=identity.groups,
+            )
+        except ValueError as e:  # a NUL byte in an argument
+            raise SchedulerError(f"{asked}: {e}") from e
+        except PermissionError as e:
+            raise NotPermitted(f"{asked}: {e}") from e
+        except OSError as e:
+            raise SchedulerUnreachable(f"{asked}: {e}") from e
+        said = bytearray()
+        try:
+            async with asyncio.timeout(self._timeout):
+                out, _, _ = await asyncio.gather(
+                    self._read(process.stdout, bytearray(), asked),
+                    self._read(process.stderr, said, asked),
+                    _write(process.stdin, script),
+                )
+                status = await process.wait()
+        except TimeoutError as e:
+            so_far = clean_text(said.decode(errors="replace"))
+            raise SchedulerUnreachable(f"{asked}: no answer within {self._timeout:g} s. {so_far}") from e
+        finally:
+            await _end(process)
+        err = said.decode(errors="replace").strip()
+        if status:
+            raise meaning(asked, err or f"exit status {status}")
+        return out.decode(errors="replace"), err
+
+    async def _read(self, stream: asyncio.StreamReader | None, into: bytearray, asked: str) -> bytearray:
+        while stream is not None and (chunk := await stream.read(_CHUNK)):
+            into += chunk
+            if len(into) > self._max_output:
+                raise SchedulerError(f"{asked}: printed more than {self._max_output} bytes")
+        return into
+
+
+async def _write(stream: asyncio.StreamWriter | None, text: str | None) -> None:
+    if stream is None or text is None:
+        return
+    with contextlib.suppress(
+        BrokenPipeError, ConnectionResetError
+    ):  # its exit status says why it did not read
+        stream.write(text.encode())
+        await stream.drain()
+    stream.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Leaves no process behind, not even when this task is cancelled."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+class _Identity(NamedTuple):
+    """Whose a process shall be; None: as its parent."""
+
+    user: int | None = None
+    group: int | None = None
+    groups: Sequence[int] | None = None
+
+
+def _identity(user: str) -> _Identity:
+    """This user, with their own groups and no others."""
+    if not user:
+        return _Identity()
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError as e:
+        raise NotPermitted(
+            f"there is no user {user!r} on this machine, so no job can be submitted as them"
+        ) from e
+    if account.pw_uid == os.geteuid():
+        return _Identity()
+    if os.geteuid() != 0:
+        raise NotPermitted(f"only root may submit a job as {user}")
+    return _Identity(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
+
+
+def _asked(program: str, args: Sequence[str]) -> str:
+    """The command, short enough for a message."""
+    return clean_text(" ".join((Path(program).name, *args)), limit=120)
