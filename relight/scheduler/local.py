@@ -163,7 +163,7 @@ class LocalScheduler:
             )
             script = self._store.script(job_id)
             script.parent.mkdir(exist_ok=True)
-            script.write_text(request.script)
+            script.write_text(request.script, encoding="utf-8")
             script.chmod(0o700)
             return str(job_id)
 

@@ -28,6 +28,7 @@ from relight.scheduler.port import (
     SchedulerUnreachable,
     SubmitRequest,
 )
+from tests.relight.scheduler.contract import SchedulerContract, Site
 
 SLEEP = "#!/bin/bash\nexec sleep 300\n"
 
@@ -90,6 +91,28 @@ def supervisor(tmp_path: Path, job_id: str) -> int:
     statement = f"SELECT supervisor FROM attempts WHERE ended IS NULL AND job_id = {job_id}"
     ((found,),) = query(tmp_path, statement)
     return int(str(found).split(":")[1])
+
+
+class LocalSite(Site):
+    """The local scheduler, as the contract wants it."""
+
+    def __init__(self, scheduler: LocalScheduler) -> None:
+        self.local = self.scheduler = scheduler
+
+    async def kill_node(self, node: str) -> None:
+        await self.local.lose_node(node)
+
+    async def restore_node(self, node: str) -> None:
+        await self.local.restore_node(node)
+
+
+@pytest.fixture
+def site(local: LocalScheduler) -> LocalSite:
+    return LocalSite(local)
+
+
+class TestLocal(SchedulerContract):
+    """The contract."""
 
 
 def test_it_is_a_scheduler(tmp_path: Path) -> None:
