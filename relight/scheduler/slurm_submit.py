@@ -1,5 +1,7 @@
 """How a job is submitted with sbatch, and how a job of the past is put in those terms."""
 
+import os
+import pwd
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -9,6 +11,7 @@ from relight.scheduler.port import InvalidRequest, SubmitRequest
 from relight.scheduler.slurm_text import absent, compact_nodes
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def arguments(request: SubmitRequest) -> list[str]:
@@ -28,8 +31,7 @@ def arguments(request: SubmitRequest) -> list[str]:
     }
     return [
         "--parsable",
-        "--get-user-env",  # the variables of the user's login, not those of whoever submits
-        "--propagate=NONE",  # likewise the limits
+        "--propagate=NONE",  # the limits of the node, not those of whoever submits
         "--requeue" if request.requeue else "--no-requeue",
         *(["--hold"] if request.hold else []),
         *(f"--{option}={value}" for option, value in given.items() if value),
@@ -38,17 +40,26 @@ def arguments(request: SubmitRequest) -> list[str]:
 
 
 def environment(request: SubmitRequest) -> dict[str, str]:
-    """The environment of sbatch, which becomes the job's.
+    """The environment of sbatch, which becomes the job's: what every login has, and what was asked for.
+
+    Nothing of whoever submits is in it. Not `--get-user-env`: slurmd then runs a login shell as the user before
+    the job, takes up to two minutes over it (seen on 22.05), and slurmctld may meanwhile count the job as lost.
+    A script whose first line is `#!/bin/bash -l` reads the user's own profile.
 
     Raises:
-        InvalidRequest: a variable that is none, or that would change what sbatch does.
+        InvalidRequest: a variable that is none, or that would change what sbatch does; an unknown user.
     """
     for name, value in request.environment.items():
         if not _NAME.fullmatch(name) or "\0" in value:
             raise InvalidRequest(f"{name!r} is no environment variable")
         if name.startswith(("SLURM_", "SBATCH_")):
             raise InvalidRequest(f"the environment variable {name} would change how the job is submitted")
-    return dict(request.environment)
+    try:
+        user = pwd.getpwnam(request.user) if request.user else pwd.getpwuid(os.geteuid())
+    except KeyError as error:
+        raise InvalidRequest(f"this machine knows no user {request.user!r}") from error
+    login = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}
+    return {"PATH": _PATH, "LANG": "C.UTF-8", **login, **request.environment}
 
 
 def template(info: JobInfo, raw: Mapping[str, str], script: str) -> SubmitRequest:
