@@ -25,6 +25,7 @@ BLOCK = 1 << 20
 """Bytes scanned at once; larger pieces are cut, so that memory stays bounded."""
 MAX_NODES = 65536
 MAX_ATTEMPTS = 1000
+_ONLY_STEP = {STEP}
 
 _NODELIST = re.compile(r"SLURM_(?:JOB_|STEP_)?NODELIST=(?P<list>\S{1,4000})")
 _PER_NODE = re.compile(
@@ -104,6 +105,7 @@ class LogReader:
         self._attempt = 0
         self._ranks: dict[int, str] = {}
         self._step: StepLine | None = None
+        self._step_token = b""
         self._uncounted = 0
         self.attempt_nodes: dict[int, tuple[str, ...]] = {0: self._nodes} if self._nodes else {}
         """The nodes of each attempt that the log itself announces."""
@@ -186,12 +188,22 @@ class LogReader:
                 if hits[n][0] > start:
                     numbers.add(hits[n][1])
                 n += 1
+            if self._repeats(lines, start, stop, numbers):
+                numbers = set()
             if numbers or self._tracebacks.any_open:
                 number += source.count(b"\n", counted_to, start)
                 counted_to = start
                 raw = lines[start : min(stop, start + self._max_line)]
                 self._line(raw, numbers, number, self.consumed + start, events)
             at = stop + 1
+
+    def _repeats(self, lines: bytes, start: int, stop: int, numbers: set[int]) -> bool:
+        """Another rank prints the step that was just seen: with thousands of ranks, most lines are that."""
+        return (
+            self._step_token != b""
+            and numbers == _ONLY_STEP
+            and lines.find(self._step_token, start, min(stop, start + self._max_line)) >= 0
+        )
 
     def _line(self, raw: bytes, numbers: set[int], number: int, offset: int, events: list[Event]) -> None:
         whole = raw.decode("utf-8", "replace")
@@ -313,6 +325,7 @@ class LogReader:
             logged_at=self._stamps.read(whole),
         )
         self._step = line
+        self._step_token = step.token.encode() if step.step != steplines.UNCOUNTED else b""
         events.append(line)
         return True
 

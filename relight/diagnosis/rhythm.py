@@ -11,6 +11,8 @@ from relight.diagnosis.findings import PhaseKind
 RECENT = 32
 """Intervals remembered: enough for a robust median, few enough to follow a change of pace."""
 PHASE_RECENT = 8
+LAG = 3
+"""Ranks that print may be this many strides behind the first one; only a longer way back is going back."""
 NEEDED = 3
 """Intervals needed before a learned pace counts."""
 FIRST_STEP_FACTOR = 10.0
@@ -64,9 +66,10 @@ class Rhythm(BaseModel):
     def observe(self, step: int, at: datetime) -> bool:
         """A step line was seen. Returns whether it is progress; every rank repeating a step is not.
 
-        A step that is lower than the last one is progress too: training went back, or started anew.
+        A step far below the last one is progress too: training went back, or started anew. One a little
+        below it is another rank that is late.
         """
-        if self.step is not None and step == self.step:
+        if self.step is not None and step <= self.step <= step + LAG * self._stride:
             return False
         if self.step is not None and self.at is not None:
             seconds = (at - self.at).total_seconds()
@@ -89,6 +92,10 @@ class Rhythm(BaseModel):
         if self.phase is phase:
             self._close(at)
         self.paused = True
+
+    @property
+    def _stride(self) -> float:
+        return max(1.0, median(self.strides)) if self.strides else 1.0
 
     def deadline(self, floor: timedelta, factor: float) -> datetime | None:
         """When silence becomes a suspected hang: last progress + max(floor, factor x interval).

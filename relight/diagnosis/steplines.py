@@ -42,6 +42,8 @@ class Step:
     throughput: float | None = None
     skipped: int | None = None
     no_loss: bool = False
+    token: str = ""
+    """What the same step looks like in the line of another rank; empty if that cannot be told."""
 
 
 def _f(name: str, pattern: str, factor: float = 1.0) -> tuple[str, re.Pattern[str], float]:
@@ -345,6 +347,7 @@ def parse(text: str, formats: tuple[StepFormat, ...] = FORMATS) -> Step | None:
             data_seconds=values.get("data_seconds"),
             throughput=values.get("throughput"),
             skipped=int(skipped) if skipped is not None else None,
+            token=text[m.start() : m.end() + 1] if rest is None and m.end() < len(text) else "",
             no_loss=bad_loss or (form.always_loss and "loss" not in values) or values.get("nan", 0) > 0,
         )
     return None

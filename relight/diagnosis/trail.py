@@ -121,9 +121,9 @@ class Trail(BaseModel):
 
     def _stepped(self, line: StepLine, at: datetime, timed: bool) -> None:
         if not self.rhythm.observe(line.step, at):
-            if line.throughput is not None:
-                self.throughput = line.throughput
-            self.pace.observe(line, line.logged_at)
+            if self.last is not None and line.step == self.last.step:  # the rest of a record of many lines
+                self.throughput = line.throughput if line.throughput is not None else self.throughput
+                self.pace.observe(line, line.logged_at)
             return
         self.last = line
         self.furthest = line.step if self.furthest is None else max(self.furthest, line.step)
