@@ -223,7 +223,7 @@ def _job_info(row: Mapping[str, str], excluded: str) -> JobInfo:
         tasks_per_node=_count(row["NTPerNode"]),
         held=state is JobState.PENDING and row["PriorityLong"] == "0",
         requeueable=row["Requeue"] == "1",
-        is_batch=row["BatchFlag"] == "1",
+        is_batch=row["BatchFlag"] != "0",
         exit_code=code if state.is_over else None,
         exit_signal=by_signal if state.is_over else None,
         std_out=std_out,
