@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from activities.common import Context
+from activities.logs import warm_up
 from activities.runbook import Runbook
 from relight.config import Settings
 from relight.scheduler.port import Scheduler
 
-__all__ = ["build"]
+__all__ = ["build", "warm_up"]
 
 
 def build(scheduler: Scheduler, settings: Settings) -> list[Callable[..., Any]]:

@@ -116,19 +116,26 @@ _ENDS_AS = {
 }
 """What a completing job will end as, by its reason. A cancelled one has none (seen on 22.05)."""
 
+HELD_REASONS = {"job_requeued_in_held_state", "JobHeldUser", "JobHeldAdmin"}
+"""Reasons of a job that was requeued and held."""
+
 
 async def read_job(scheduler: Scheduler, job_id: str) -> JobInfo:
-    """Reads a job, in the state that it will end in where that is known while its nodes still complete.
+    """Reads a job, with what is known of its future while its nodes still complete.
 
-    Slurm may say only COMPLETING until the last process is gone, which can take minutes.
+    Slurm may say only COMPLETING until the last process is gone, which can take minutes: how the attempt
+    ends, or that it was requeued and is held, is then told by the reason alone.
 
     Raises:
         SchedulerError: as the port's `job`.
     """
     info = await scheduler.job(job_id)
-    if info.state is JobState.COMPLETING and info.reason in _ENDS_AS:
-        return info.model_copy(update={"state": _ENDS_AS[info.reason], "flags": (*info.flags, "COMPLETING")})
-    return info
+    if info.state is not JobState.COMPLETING:
+        return info
+    if info.reason in _ENDS_AS:
+        flags = tuple(dict.fromkeys((*info.flags, "COMPLETING")))
+        return info.model_copy(update={"state": _ENDS_AS[info.reason], "flags": flags})
+    return info.model_copy(update={"held": info.held or info.reason in HELD_REASONS})
 
 
 def in_words(info: JobInfo) -> str:

@@ -6,6 +6,7 @@ import structlog
 
 from activities.common import (
     ENDED_BY_OTHERS,
+    HELD_REASONS,
     Context,
     attempt_changed,
     heartbeats,
@@ -29,6 +30,8 @@ from relight.scheduler.port import (
 
 log = structlog.get_logger("activities")
 
+WAITING = (JobState.PENDING, JobState.COMPLETING)
+"""Of a requeued job: it is in the queue, or its old attempt still leaves the nodes."""
 SETTLE_SECONDS = 20.0
 """How long the scheduler may take to show the restart count that follows a requeue."""
 
@@ -59,7 +62,7 @@ async def _drain(context: Context, given: DrainInput, info: JobInfo) -> DrainRes
         return await _requeued_already(context, given, info)
     if relation is not Relation.SAME:
         raise _changed(given, info)
-    if info.state is JobState.CANCELLED and given.recovery_id in info.comment:
+    if info.state in (JobState.CANCELLED, JobState.COMPLETING) and given.recovery_id in info.comment:
         return _submit_anew(given, "an earlier try cancelled it, since the scheduler cannot requeue it")
     if info.state in ENDED_BY_OTHERS or info.state is JobState.PENDING:
         raise _changed(given, info)
@@ -91,7 +94,7 @@ async def _settled(context: Context, given: DrainInput) -> JobInfo:
     loop = asyncio.get_running_loop()
     end = loop.time() + SETTLE_SECONDS
     while True:
-        info = await context.scheduler.job(given.attempt.job_id)
+        info = await read_job(context.scheduler, given.attempt.job_id)
         if relate(info, given.attempt) is Relation.NEWER:
             return info
         if loop.time() > end:
@@ -103,7 +106,7 @@ async def _settled(context: Context, given: DrainInput) -> JobInfo:
 
 async def _after_refusal(context: Context, given: DrainInput, error: SchedulerError) -> DrainResult:
     """The scheduler refused the requeue: somebody was faster, or it never requeues this job."""
-    info = await context.scheduler.job(given.attempt.job_id)
+    info = await read_job(context.scheduler, given.attempt.job_id)
     if relate(info, given.attempt) is Relation.SAME and not info.held:
         return await _cancel(context, given, info, str(error))
     raise _changed(given, info)
@@ -115,7 +118,7 @@ async def _after_silence(context: Context, given: DrainInput, error: SchedulerUn
     Only what is seen counts: requeued and held since our look a moment ago. If not, or not yet, the workflow
     tries again, and then recognises it.
     """
-    info = await context.scheduler.job(given.attempt.job_id)
+    info = await read_job(context.scheduler, given.attempt.job_id)
     if relate(info, given.attempt) is Relation.NEWER and info.held:
         return await _requeued_now(context, given, "requeued and held, though the command got no answer")
     raise error
@@ -125,7 +128,7 @@ async def _requeued_already(context: Context, given: DrainInput, info: JobInfo) 
     """The job was requeued once since the failed attempt: by us, by the scheduler itself, or by a person."""
     attempt = info.attempt(given.attempt.cluster)
     ours = given.tries > 0 or given.recovery_id in info.comment
-    waiting = info.state in (JobState.PENDING, JobState.COMPLETING)
+    waiting = info.state in WAITING
     if ours and waiting and info.held:
         await mark(context, info, given.recovery_id, given.reason)
         text = f"an earlier try requeued and held job {info.job_id}"
@@ -135,14 +138,17 @@ async def _requeued_already(context: Context, given: DrainInput, info: JobInfo) 
     if not waiting:
         return _runs_again(given, info)
 
-    await context.scheduler.hold(info.job_id)
+    refusal = None
+    try:
+        await context.scheduler.hold(info.job_id)
+    except InvalidRequest as error:
+        refusal = error
     accepted = now()
-    info = await context.scheduler.job(info.job_id)
-    if info.state not in (JobState.PENDING, JobState.COMPLETING):
-        # It started in between. Slurm holds a running job too, which would show at its next requeue only.
-        if info.held:
-            await context.scheduler.release(info.job_id)
-        return _runs_again(given, info)
+    info = await read_job(context.scheduler, info.job_id)
+    if info.state not in WAITING:  # it started in between
+        return _runs_again(given, info, await _undo_hold(context, info))
+    if refusal is not None:
+        raise refusal
     await mark(context, info, given.recovery_id, given.reason)
     return DrainResult(
         how="adopted",
@@ -152,15 +158,31 @@ async def _requeued_already(context: Context, given: DrainInput, info: JobInfo) 
     )
 
 
-def _runs_again(given: DrainInput, info: JobInfo) -> DrainResult:
+async def _undo_hold(context: Context, info: JobInfo) -> str:
+    """Slurm takes a hold of a running job too: it would show at its next requeue only, when nobody expects it.
+
+    Returns:
+        What a person has to know of it; empty where there was no hold, or it is undone.
+    """
+    if not info.held and info.reason not in HELD_REASONS:
+        return ""
+    try:
+        await context.scheduler.release(info.job_id)
+    except InvalidRequest as error:
+        log.warning("a hold that came too late could not be undone", job=info.job_id, error=str(error))
+        return f"; its next requeue will be held, unless you do: scontrol release {info.job_id}"
+    return ""
+
+
+def _runs_again(given: DrainInput, info: JobInfo, note: str = "") -> DrainResult:
     where = ", ".join(info.nodes)
-    text = f"the scheduler had requeued job {info.job_id} by itself, and it runs again on {where}"
+    text = f"the scheduler had requeued job {info.job_id} by itself, and it runs again on {where}{note}"
     return DrainResult(how="running", attempt=info.attempt(given.attempt.cluster), summary=text)
 
 
 async def _cancel(context: Context, given: DrainInput, info: JobInfo, why: str) -> DrainResult:
     """The job cannot be requeued: it is ended, and `resubmit` submits it anew from its saved script."""
-    if info.state.is_over:
+    if info.state.is_over or info.state is JobState.COMPLETING:
         return _submit_anew(given, why)
     # The mark comes first: a later try must know that the cancelled job is our doing.
     await context.scheduler.set_comment(info.job_id, tagged(info.comment, given.recovery_id))

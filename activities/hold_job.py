@@ -1,6 +1,14 @@
 """Leaves a job held in the queue, with a reason that a person can read in its comment."""
 
-from activities.common import Context, attempt_changed, heartbeats, in_words, relate, scheduler_errors
+from activities.common import (
+    Context,
+    attempt_changed,
+    heartbeats,
+    in_words,
+    read_job,
+    relate,
+    scheduler_errors,
+)
 from activities.drain_job import mark
 from relight.contracts import JobState
 from relight.contracts.steps import HoldInput
@@ -17,7 +25,7 @@ async def hold_job(context: Context, given: HoldInput) -> str:
     async with heartbeats():
         with scheduler_errors():
             try:
-                info = await context.scheduler.job(given.attempt.job_id)
+                info = await read_job(context.scheduler, given.attempt.job_id)
             except NoSuchJob:
                 return f"the scheduler has forgotten job {given.attempt.job_id}: there is nothing to hold"
             if relate(info, given.attempt) is not Relation.SAME:
@@ -31,7 +39,7 @@ async def hold_job(context: Context, given: HoldInput) -> str:
                 raise attempt_changed(f"job {info.job_id} was started by somebody else: {in_words(info)}")
             if not info.held:
                 await context.scheduler.hold(info.job_id)
-                info = await context.scheduler.job(info.job_id)
+                info = await read_job(context.scheduler, info.job_id)
             told = await mark(context, info, given.recovery_id, given.reason)
     where = "" if told else "; its comment could not be set"
     return f"job {info.job_id} is held ({given.reason}){where}. Start it with: scontrol release {info.job_id}"

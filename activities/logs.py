@@ -41,6 +41,11 @@ class Reading(Model):
     """Files that could not be read, and why."""
 
 
+def warm_up() -> None:
+    """Compiles the signatures now (a second or two), so that the first step that reads a log need not wait."""
+    LogReader(Catalogue.load(), "")
+
+
 def find_logs(job: TrainingJob, info: JobInfo | None) -> tuple[str, ...]:
     """The existing log files of a job: its output as the scheduler reports it, and the globs given for it.
 

@@ -8,11 +8,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from activities import logs, store
 from activities.common import (
+    ENDED_BY_OTHERS,
     Context,
     attempt_changed,
     heartbeats,
     in_words,
     now,
+    read_job,
     refused,
     relate,
     scheduler_errors,
@@ -47,7 +49,7 @@ async def resubmit(context: Context, given: ResubmitInput) -> ResubmitResult:
 
 
 async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
-    info = await context.scheduler.job(given.attempt.job_id)
+    info = await read_job(context.scheduler, given.attempt.job_id)
     if relate(info, given.attempt) is not Relation.SAME:
         raise _changed(given, info)
     marks = await _marks(context, given, info)
@@ -63,18 +65,18 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
         try:
             await context.scheduler.exclude_nodes(info.job_id, excluded)
         except InvalidRequest as error:  # not pending any more, or a refusal for another reason
-            seen = await context.scheduler.job(info.job_id)
+            seen = await read_job(context.scheduler, info.job_id)
             if not seen.held or relate(seen, given.attempt) is not Relation.SAME:
                 raise _changed(given, seen) from error
             raise
     try:
         await context.scheduler.release(info.job_id)
     except SchedulerUnreachable:
-        seen = await context.scheduler.job(info.job_id)
+        seen = await read_job(context.scheduler, info.job_id)
         if seen.held or relate(seen, given.attempt) is not Relation.SAME:
             raise
     accepted = now()
-    info = await context.scheduler.job(info.job_id)
+    info = await read_job(context.scheduler, info.job_id)
     text = f"job {info.job_id} is released{_without(excluded, lost)}"
     return _result(given, info, marks, text).model_copy(update={"accepted_at": accepted})
 
@@ -82,12 +84,14 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
 async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
     old_id = given.failed_attempt.job_id
     try:
-        old = await context.scheduler.job(old_id)
+        old = await read_job(context.scheduler, old_id)
     except NoSuchJob:
         old = None
     if old is not None:
         if relate(old, given.failed_attempt) is not Relation.SAME:
             raise _changed(given, old)
+        if old.state in ENDED_BY_OTHERS and given.recovery_id not in old.comment:
+            raise attempt_changed(f"job {old_id} {ENDED_BY_OTHERS[old.state]}: it is not submitted anew")
         if not old.state.is_over:
             raise attempt_changed(
                 f"job {old_id} has not ended ({in_words(old)}): it cannot be submitted anew"
@@ -115,7 +119,7 @@ async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
     )
     try:
         job_id = await context.scheduler.submit(request)
-        info = await context.scheduler.job(job_id)
+        info = await read_job(context.scheduler, job_id)
     except SchedulerUnreachable:
         found = await _find_submitted(context, given)
         if found is None:

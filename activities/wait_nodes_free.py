@@ -1,6 +1,6 @@
 """Waits until no process of the old attempt is left on its nodes: a poll."""
 
-from activities.common import Context, attempt_changed, in_words, not_yet, relate, scheduler_errors
+from activities.common import Context, attempt_changed, in_words, not_yet, read_job, relate, scheduler_errors
 from relight.contracts import JobState
 from relight.contracts.steps import NodesFreeInput
 from relight.policy.attempts import Relation
@@ -15,7 +15,7 @@ async def wait_nodes_free(context: Context, given: NodesFreeInput) -> str:
     """
     with scheduler_errors():
         try:
-            info = await context.scheduler.job(given.attempt.job_id)
+            info = await read_job(context.scheduler, given.attempt.job_id)
         except NoSuchJob:
             return "the scheduler has forgotten the job: nothing of it is left"
         nodes = await context.scheduler.nodes(given.nodes) if given.nodes and info.completing else {}

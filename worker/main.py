@@ -49,6 +49,7 @@ async def run_worker(settings: Settings) -> None:
         log.info(
             "the scheduler answers", scheduler=version.name, version=version.version, cluster=version.cluster
         )
+    await asyncio.to_thread(activities.warm_up)
     async with make_worker(client, scheduler, settings):
         log.info("the worker serves", task_queue=settings.task_queue, namespace=client.namespace)
         await stop.wait()

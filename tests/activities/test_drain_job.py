@@ -6,7 +6,7 @@ import pytest
 from activities.drain_job import drain_job
 from relight.contracts import JobState
 from relight.contracts.steps import ATTEMPT_CHANGED, REFUSED, UNREACHABLE, DrainInput
-from relight.scheduler.port import NotPermitted, NotSupported
+from relight.scheduler.port import InvalidRequest, NotPermitted, NotSupported
 from tests.activities.conftest import FIRST, RECOVERY, Runner, training
 from tests.activities.double import T0, Double
 
@@ -112,17 +112,30 @@ async def test_adopted_too_late(run: Runner, double: Double) -> None:
     assert double.commands == []
 
 
+@pytest.mark.parametrize("refused", [False, True])
 async def test_it_starts_while_it_is_being_held(
-    run: Runner, double: Double, monkeypatch: pytest.MonkeyPatch
+    run: Runner, double: Double, monkeypatch: pytest.MonkeyPatch, refused: bool
 ) -> None:
     double.set(**REQUEUED)
 
     async def hold(job_id: str) -> None:
-        double.set(job_id, state=JobState.RUNNING, held=True)
+        double.set(job_id, state=JobState.RUNNING, reason="JobHeldAdmin")
+        if refused:
+            raise InvalidRequest("not pending")
 
     monkeypatch.setattr(double, "hold", hold)
-    assert (await run(drain_job, given(adopt=True))).how == "running"
-    assert not double.known["42"].held
+    result = await run(drain_job, given(adopt=True))
+    assert result.how == "running"
+    assert double.commands == ["release 42"]
+    double.refuse["release"] = InvalidRequest("Job is no longer pending execution")
+    double.set(**REQUEUED)
+    assert "scontrol release 42" in (await run(drain_job, given(adopt=True))).summary
+
+
+async def test_a_hold_that_is_refused(run: Runner, double: Double) -> None:
+    double.set(**REQUEUED)
+    double.refuse["hold"] = InvalidRequest("no")
+    await run.fails(drain_job, given(adopt=True), REFUSED)
 
 
 async def test_a_lost_answer_of_a_command_that_acted(run: Runner, double: Double) -> None:
@@ -170,6 +183,21 @@ async def test_a_job_that_cannot_be_requeued_is_cancelled_and_submitted_anew(
     again = await run(drain_job, given(tries=1))
     assert (again.how, again.attempt) == ("resubmit", FIRST)
     assert double.commands == ["set_comment 42", "cancel 42"]
+
+
+async def test_our_cancelled_job_may_still_complete(run: Runner, double: Double) -> None:
+    double.set(requeueable=False)
+    await run(drain_job, given())
+    double.set(state=JobState.COMPLETING)
+    double.commands.clear()
+    assert (await run(drain_job, given(tries=1))).how == "resubmit"
+    assert double.commands == []
+
+
+async def test_our_requeued_job_may_still_complete(run: Runner, double: Double) -> None:
+    double.set(state=JobState.COMPLETING, restart_count=1, reason="job_requeued_in_held_state")
+    await run.fails(drain_job, given(), ATTEMPT_CHANGED)
+    assert (await run(drain_job, given(tries=1))).how == "already requeue-held"
 
 
 async def test_a_failed_job_that_cannot_be_requeued_needs_no_cancel(run: Runner, double: Double) -> None:

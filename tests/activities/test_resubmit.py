@@ -190,6 +190,14 @@ async def test_a_job_that_still_runs_is_not_submitted_anew(run: Runner, forgotte
     await run.fails(resubmit, given(how="resubmit", attempt=FIRST), ATTEMPT_CHANGED)
 
 
+@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.COMPLETED])
+async def test_a_job_that_its_user_ended_is_not_submitted_anew(
+    run: Runner, forgotten: Double, state: JobState
+) -> None:
+    forgotten.known["42"] = running(state=state)
+    await run.fails(resubmit, given(how="resubmit", attempt=FIRST), ATTEMPT_CHANGED)
+
+
 async def test_nothing_is_known_of_its_script(run: Runner, forgotten: Double) -> None:
     message = await run.fails(resubmit, given(how="resubmit", attempt=FIRST), REFUSED)
     assert "submit it by hand" in message
