@@ -218,8 +218,8 @@ class Setting:
 
     key: str
     """Dotted, as in the file: `sensor.log_poll`."""
-    value: str | int | float | bool
-    """As one would write it in the file."""
+    value: str | int | float | bool | None
+    """As one would write it in the file; None: nothing would be written."""
     origin: str
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
 
@@ -315,10 +315,10 @@ def _flat(tree: Mapping[str, Any], above: tuple[str, ...]) -> dict[tuple[str, ..
     return leaves
 
 
-def _written(value: object) -> str | int | float | bool:
+def _written(value: object) -> str | int | float | bool | None:
     if isinstance(value, timedelta):
         return format_duration(value)
-    return value if isinstance(value, bool | int | float) else str(value)
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def _problem(error: Any, origins: Mapping[tuple[str, ...], str]) -> str:

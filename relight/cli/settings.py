@@ -26,7 +26,7 @@ def config(
         return
     table = Table("SETTING", "VALUE", "FROM", box=None, pad_edge=False)
     for one in found:
-        table.add_row(one.key, escape(str(one.value)), escape(one.origin))
+        table.add_row(one.key, escape("" if one.value is None else str(one.value)), escape(one.origin))
     out = console()
     out.print(table)
     file = find_config_file(call.config_file)

@@ -40,6 +40,8 @@ from relight.scheduler.port import log_files
 
 SENSOR_SECONDS = 6.0
 """How long `watch` waits for a first word of a sensor about the job; sensors look for new jobs every 2 s."""
+LISTED_SECONDS = 10.0
+"""How long Temporal may take to list a new workflow; its visibility store lags behind."""
 MAX_NODE_BYTES = 1500
 """Of node names in a search attribute; Temporal allows 2 KiB."""
 
@@ -185,7 +187,7 @@ async def read_job(
 
 
 async def start_monitor(client: Client, settings: Settings, job: TrainingJob) -> None:
-    """Starts the monitor of a job.
+    """Starts the monitor of a job, and waits until it is listed, so that the next command finds it.
 
     A person may watch a job again after `unwatch`: unlike a sensor's late word, that is a wish.
 
@@ -201,6 +203,14 @@ async def start_monitor(client: Client, settings: Settings, job: TrainingJob) ->
         memo={MEMO_JOB: job.model_dump(mode="json")},
         search_attributes=_search_attributes(job),
         static_summary=f"Job {job.attempt.job_id} on {job.cluster}"[:100],
+    )
+    deadline = time.monotonic() + LISTED_SECONDS
+    while time.monotonic() < deadline:
+        if await _watched_already(client, job) is not None:
+            return
+        await asyncio.sleep(0.05)
+    complain(
+        "the job is watched, but Temporal does not list it yet; other commands may not find it", "warning"
     )
 
 
