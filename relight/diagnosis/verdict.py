@@ -91,7 +91,7 @@ def strength(anomaly: Anomaly) -> tuple[int, int]:
     rank = _RANK[anomaly.cause]
     if anomaly.cause is not Cause.UNKNOWN:
         rank += anomaly.weight
-    if any(e.trust for e in anomaly.evidence):
+    if _trusted(anomaly):
         rank += _TRUSTED_BONUS
     if not anomaly.evidence:
         rank -= _BARE_MALUS
@@ -99,6 +99,9 @@ def strength(anomaly: Anomaly) -> tuple[int, int]:
 
 
 def _root(ordered: Sequence[Anomaly]) -> Anomaly:
+    if any(_trusted(a) and a.symptom is Symptom.CRASH and a.cause not in _BY_DESIGN for a in ordered):
+        # The scheduler says that the job failed. "CANCELLED" in its log is then srun ending the other tasks.
+        ordered = [a for a in ordered if a.cause not in _BY_DESIGN or _trusted(a)]
     best = max(ordered, key=lambda a: (strength(a), -ordered.index(a)))
     if best.cause in _BY_DESIGN:
         # A fault that was there before the end was asked for is why it was asked for, or what it hid.
@@ -113,6 +116,10 @@ def _root(ordered: Sequence[Anomaly]) -> Anomaly:
         if earlier:
             return max(earlier, key=lambda a: (strength(a), -ordered.index(a)))
     return best
+
+
+def _trusted(anomaly: Anomaly) -> bool:
+    return any(e.trust for e in anomaly.evidence)
 
 
 def _supports(a: Anomaly, root: Anomaly) -> bool:

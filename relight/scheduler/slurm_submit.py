@@ -43,9 +43,9 @@ def environment(request: SubmitRequest) -> dict[str, str]:
     """The environment of sbatch, which becomes the job's: what every login has, and what was asked for.
 
     Nothing of whoever submits is in it. Not `--get-user-env`: slurmd then runs a login shell as the user
-    before the job, takes up to two minutes over it (seen on 22.05), and slurmctld counts the job as lost after
-    ten seconds ("missing from batch node") and requeues it. A script whose first line is `#!/bin/bash -l` reads
-    the user's own profile.
+    before the job, takes up to two minutes over it (seen on 22.05), and slurmctld counts the job as lost
+    after ten seconds ("missing from batch node") and requeues it. A script whose first line is
+    `#!/bin/bash -l` reads the user's own profile.
 
     Raises:
         InvalidRequest: a variable that is none, or that would change what sbatch does; an unknown user.
