@@ -159,7 +159,7 @@ async def _requeued_already(context: Context, given: DrainInput, info: JobInfo) 
 
 
 async def _undo_hold(context: Context, info: JobInfo) -> str:
-    """Slurm takes a hold of a running job too: it would show at its next requeue only, when nobody expects it.
+    """Slurm takes a hold of a running job too: it would show at the next requeue, when nobody expects it.
 
     Returns:
         What a person has to know of it; empty where there was no hold, or it is undone.

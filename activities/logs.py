@@ -42,7 +42,7 @@ class Reading(Model):
 
 
 def warm_up() -> None:
-    """Compiles the signatures now (a second or two), so that the first step that reads a log need not wait."""
+    """Compiles the signatures now (a second or two), so that the first step to read a log need not wait."""
     LogReader(Catalogue.load(), "")
 
 

@@ -173,17 +173,18 @@ async def test_every_try_of_a_step_is_logged(
     assert f"recover:{tmp_path.name}" in worker.text()
 
 
-async def test_killed_between_steps_it_acts_once(
-    worker: WorkerProcess, train: Training, client: Client, tmp_path: Path
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
+async def test_ended_in_the_middle_it_acts_once(
+    worker: WorkerProcess, train: Training, client: Client, tmp_path: Path, sig: signal.Signals
 ) -> None:
-    """Killed as soon as Slurm's stand-in shows the requeue: the next worker finds it and requeues no more."""
+    """Ended as soon as the requeue shows: the next worker finds it, and requeues no more."""
     worker.start().serving()
     job, diagnosis = await crash(train)
     handle = await start_recovery(client, tmp_path, job, diagnosis)
     await train.until(lambda info: info.restart_count == 1)
-    assert worker.popen is not None
-    worker.popen.kill()
-    worker.wait()
+    code = await asyncio.to_thread(worker.stop, sig)
+    assert code == (0 if sig is signal.SIGTERM else -sig)
+    assert "Traceback" not in worker.text()
     worker.start().serving()
     outcome = await asyncio.wait_for(handle.result(), 90)
     assert outcome.outcome is Outcome.RESUMED
