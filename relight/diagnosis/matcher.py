@@ -56,6 +56,8 @@ class Matcher:
         self._patterns = [re.compile(s.pattern) for s in self.signatures]
         # Better signatures first: heavier, then benign before others, then catalogue order.
         self._order = {n: (-s.weight, s.role is not Kind.BENIGN, n) for n, s in enumerate(self.signatures)}
+        self.dull = frozenset(n for n, s in enumerate(self.signatures) if s.role is Kind.BENIGN)
+        """Numbers that say nothing when no other is with them."""
         extra: list[tuple[int, str]] = [(STEP, f.trigger) for f in steps]
         extra += [(STEP, trigger) for _, trigger, _, _ in steplines.DETAILS]
         extra += [(PHASE, t) for t in phases.TRIGGERS]

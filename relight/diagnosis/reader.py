@@ -170,40 +170,39 @@ class LogReader:
     def _scan(self, lines: bytes, events: list[Event], original: bytes | None = None) -> None:
         """Looks at whole lines. `original` has the carriage returns that `lines` has as newlines."""
         hits = self._matcher.scan(lines)
-        counted_to, number = 0, self.line
         source = original if original is not None else lines
-        at, end, n = 0, len(lines), 0
+        dull = self._matcher.dull
+        counted_to, number = 0, self.line
+        at, end, n, last = 0, len(lines), 0, len(hits)
         while at < end:
-            if self._tracebacks.any_open:
-                start = at
-            elif n < len(hits):
-                start = lines.rfind(b"\n", at, hits[n][0] - 1) + 1 or at
+            open_ = self._tracebacks.any_open
+            if open_:
+                start, look = at, at
+            elif n < last:
+                look = hits[n][0] - 1
+                start = lines.rfind(b"\n", at, look) + 1 or at
             else:
                 return
-            stop = lines.find(b"\n", start)
+            stop = lines.find(b"\n", look)
             if stop < 0:
                 stop = end
             numbers: set[int] = set()
-            while n < len(hits) and hits[n][0] <= stop + 1:
+            while n < last and hits[n][0] <= stop + 1:
                 if hits[n][0] > start:
                     numbers.add(hits[n][1])
                 n += 1
-            if self._repeats(lines, start, stop, numbers):
-                numbers = set()
-            if numbers or self._tracebacks.any_open:
+            # With thousands of ranks most lines repeat the step that another rank has just printed.
+            repeats = (
+                numbers == _ONLY_STEP
+                and self._step_token != b""
+                and lines.find(self._step_token, start, min(stop, start + self._max_line)) >= 0
+            )
+            if open_ or (numbers and not repeats and not numbers <= dull):
                 number += source.count(b"\n", counted_to, start)
                 counted_to = start
                 raw = lines[start : min(stop, start + self._max_line)]
                 self._line(raw, numbers, number, self.consumed + start, events)
             at = stop + 1
-
-    def _repeats(self, lines: bytes, start: int, stop: int, numbers: set[int]) -> bool:
-        """Another rank prints the step that was just seen: with thousands of ranks, most lines are that."""
-        return (
-            self._step_token != b""
-            and numbers == _ONLY_STEP
-            and lines.find(self._step_token, start, min(stop, start + self._max_line)) >= 0
-        )
 
     def _line(self, raw: bytes, numbers: set[int], number: int, offset: int, events: list[Event]) -> None:
         whole = raw.decode("utf-8", "replace")
