@@ -59,7 +59,7 @@ def recovery_details(
     parts.append(f"Mode **{mode.value}**{', **paused**' if paused else ''}.")
     if deadline is not None and plan is not None:
         parts.append(_what_a_person_can_do(workflow_id, job_id, plan, deadline))
-    parts.append(_what_happened(diagnosis))
+    parts.append(happened(diagnosis))
     if confirmation is not None:
         lines = [f"**{confirmation.verdict}**: {code(confirmation.summary)}"]
         lines += [
@@ -71,6 +71,28 @@ def recovery_details(
     if log:
         parts.append("## Done so far\n" + "\n".join(f"- {code(line)}" for line in log))
     return clip("\n\n".join(parts), MAX_DETAILS)
+
+
+def happened(diagnosis: Diagnosis) -> str:
+    """The fault and its evidence: for the details that stay in history, and as a part of the current ones."""
+    lines = [
+        f"**{diagnosis.symptom.value}**, cause **{diagnosis.cause.value}** "
+        f"(confidence {diagnosis.confidence:.0%}), at {diagnosis.occurred_at:%Y-%m-%d %H:%M:%S} UTC, "
+        f"detected {diagnosis.detected_at:%H:%M:%S}."
+    ]
+    if diagnosis.explanation:
+        lines.append(code(diagnosis.explanation))
+    if diagnosis.progress is not None:
+        lines.append(f"Last step: **{diagnosis.progress.step}**.")
+    if diagnosis.nodes:
+        lines.append("Suspected: " + ", ".join(code(node) for node in diagnosis.nodes[:MAX_QUOTED]) + ".")
+    quoted = "\n".join(
+        " ".join(filter(None, [f"[{e.source.value}]", e.node, e.where, e.text]))
+        for e in diagnosis.evidence[:MAX_QUOTED]
+    )
+    if quoted:
+        lines.append(fence(quoted))
+    return clip("## What happened\n" + "\n\n".join(lines), MAX_DETAILS)
 
 
 def _what_a_person_can_do(workflow_id: str, job_id: str, plan: Plan, deadline: datetime) -> str:
@@ -89,27 +111,6 @@ def _what_a_person_can_do(workflow_id: str, job_id: str, plan: Plan, deadline: d
             f"temporal workflow signal --workflow-id '{workflow_id}' --name reject --input '{word}'"
         )
     )
-
-
-def _what_happened(diagnosis: Diagnosis) -> str:
-    lines = [
-        f"**{diagnosis.symptom.value}**, cause **{diagnosis.cause.value}** "
-        f"(confidence {diagnosis.confidence:.0%}), at {diagnosis.occurred_at:%Y-%m-%d %H:%M:%S} UTC, "
-        f"detected {diagnosis.detected_at:%H:%M:%S}."
-    ]
-    if diagnosis.explanation:
-        lines.append(code(diagnosis.explanation))
-    if diagnosis.progress is not None:
-        lines.append(f"Last step: **{diagnosis.progress.step}**.")
-    if diagnosis.nodes:
-        lines.append("Suspected: " + ", ".join(code(node) for node in diagnosis.nodes[:MAX_QUOTED]) + ".")
-    quoted = "\n".join(
-        " ".join(filter(None, [f"[{e.source.value}]", e.node, e.where, e.text]))
-        for e in diagnosis.evidence[:MAX_QUOTED]
-    )
-    if quoted:
-        lines.append(fence(quoted))
-    return "## What happened\n" + "\n\n".join(lines)
 
 
 def _the_plan(plan: Plan) -> str:

@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.contracts.outcome import RecoveryOutcome
     from relight.contracts.steps import PollInput, PollResult
     from workflows.attributes import at_start, job_pairs, show
-    from workflows.details import clip, monitor_details
+    from workflows.details import clip, happened, monitor_details
     from workflows.memory import Memory
     from workflows.signals import read
 
@@ -288,6 +288,7 @@ class TrainingJobMonitor:
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=at_start(job_pairs(job, "confirming", diagnosis.cause)),
+                static_details=happened(diagnosis),
                 static_summary=clip(
                     f"{diagnosis.symptom.value} ({diagnosis.cause.value}) in {job.attempt.label} of {job.run}"
                 ),

@@ -38,6 +38,8 @@ with workflow.unsafe.imports_passed_through():
 
 LOOK_WINDOW = timedelta(minutes=5)
 """How long a step that only looks things up may take."""
+ONE_INSPECTION = timedelta(minutes=2)
+"""How long it may take to read through a checkpoint directory once."""
 
 
 async def confirm_fault(job: TrainingJob, diagnosis: Diagnosis) -> ConfirmResult:
@@ -71,7 +73,12 @@ async def locate_checkpoint(job: TrainingJob, summary: str) -> LocateResult:
     """
     try:
         return await poll(
-            "locate_checkpoint", LocateInput(job=job), LocateResult, within=LOOK_WINDOW, summary=summary
+            "locate_checkpoint",
+            LocateInput(job=job),
+            LocateResult,
+            within=LOOK_WINDOW,
+            one_look=ONE_INSPECTION,
+            summary=summary,
         )
     except StepFailed as failed:
         if failed.kind != NO_CHECKPOINT:

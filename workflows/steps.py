@@ -35,7 +35,9 @@ with workflow.unsafe.imports_passed_through():
 R = TypeVar("R", bound=Model | str)
 
 ONE_TRY = timedelta(seconds=60)
-"""The longest one try of a step may run."""
+"""The longest one try of a mutating step may run."""
+ONE_LOOK = timedelta(seconds=30)
+"""The longest one try of a step that only looks may run: the time after which a lost worker is noticed."""
 HEARTBEAT = timedelta(seconds=5)
 """A mutating step that is silent for this long has lost its worker."""
 PATIENCE = timedelta(hours=6)
@@ -80,11 +82,11 @@ async def poll(
     *,
     within: timedelta,
     summary: str,
-    patience: timedelta = PATIENCE,
+    one_look: timedelta = ONE_LOOK,
 ) -> R:
     """Runs a step that only looks, again and again until it answers.
 
-    A scheduler that does not answer, or a worker that is away, uses up `patience` and not the step's own
+    A scheduler that does not answer, or a worker that is away, uses up `PATIENCE` and not the step's own
     deadline: nothing was learned in that time.
 
     Raises:
@@ -99,12 +101,12 @@ async def poll(
                 result,
                 summary,
                 schedule_to_close_timeout=within,
-                start_to_close_timeout=ONE_TRY,
+                start_to_close_timeout=one_look,
                 retry_policy=_POLL,
             )
         except StepFailed as failed:
             nothing_learned = failed.kind == UNREACHABLE or (failed.deadline and not failed.kind)
-            if not nothing_learned or workflow.now() - began >= patience:
+            if not nothing_learned or workflow.now() - began >= PATIENCE:
                 raise
             await workflow.sleep(pause_after(tries), summary=clip(f"{name} got no answer: {failed.text}"))
     raise AssertionError("count() does not end")

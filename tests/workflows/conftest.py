@@ -120,11 +120,11 @@ class Lab:
         if not self._save:
             return
         HISTORIES.mkdir(exist_ok=True)
-        for handle in handles:
+        for n, handle in enumerate(handles):
             history = await handle.fetch_history()
             kind = "recovery" if handle.id.startswith("recover:") else "monitor"
             text = re.sub(r'"identity": ?"[^"]*"', '"identity":"recorded"', history.to_json())
-            (HISTORIES / f"{name}.{kind}.json").write_text(text + "\n")
+            (HISTORIES / f"{name}.{n}.{kind}.json").write_text(text + "\n")
 
 
 async def connect(server: DevServer) -> Client:
@@ -136,9 +136,9 @@ def worker(client: Client, queue: str, world: World) -> Worker:
 
 
 @pytest.fixture
-def world() -> World:
-    samples.next_job()
-    return World()
+def world() -> Iterator[World]:
+    with samples.another_job():
+        yield World()
 
 
 async def _lab(server: DevServer, world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:

@@ -1,6 +1,8 @@
 """Jobs, attempts and anomalies for tests of the workflows and of the policy."""
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,13 +41,17 @@ QUICK = Policy(
 """Short windows, and no look at the scheduler of the monitor's own unless a test wants it."""
 
 
-_job_ids = itertools.count(4243)
-_current = [next(_job_ids)]
+_FIRST = 4243
+_job_ids = itertools.count(_FIRST + 1)
+_current = [_FIRST]
 
 
-def next_job() -> None:
-    """From now on samples are about another job: tests on one server must not share workflow ids."""
+@contextmanager
+def another_job() -> Iterator[None]:
+    """Makes samples be about another job: tests on one server must not share workflow ids."""
     _current[0] = next(_job_ids)
+    yield
+    _current[0] = _FIRST
 
 
 def attempt(restart: int = 0, job_id: str = "", submitted: datetime | None = None) -> Attempt:

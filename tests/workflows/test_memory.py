@@ -132,7 +132,7 @@ def live(memory: Memory, message: object, now: datetime) -> None:
             memory.set_aside(now)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_LIVES, st.sets(st.integers(0, 39)))
 def test_any_life_is_the_same_with_and_without_renewals(life: list[object], renewals: set[int]) -> None:
     one, other = fresh(), fresh()
@@ -149,7 +149,7 @@ def test_any_life_is_the_same_with_and_without_renewals(life: list[object], rene
         assert other.status() == one.status()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_LIVES)
 def test_what_holds_in_any_life(life: list[object]) -> None:
     memory = fresh()
@@ -171,13 +171,14 @@ def test_what_holds_in_any_life(life: list[object]) -> None:
 def test_memory_is_bounded() -> None:
     memory = fresh()
     much = tuple(Evidence(source=Source.JOB_LOG, observed_at=NOW, text="x" * 500) for _ in range(50))
-    for n in range(3 * m.MAX_SEEN):
-        suspects = tuple(Suspect(rank=r) for r in range(2000))
+    suspects = tuple(Suspect(rank=r) for r in range(2000))
+    count = m.MAX_SEEN + 2 * m.MAX_INBOX
+    for n in range(count):
         memory.hear_anomaly(samples.anomaly(f"{n}", evidence=much, suspects=suspects), NOW)
         memory.hear_attempt(samples.report("ended", state="FAILED", attempt=samples.attempt(0, f"{n}")), NOW)
     state = memory.state
     assert (len(state.seen), len(state.inbox)) == (m.MAX_SEEN, m.MAX_INBOX)
-    assert state.overflow == 3 * m.MAX_SEEN - m.MAX_INBOX
+    assert state.overflow == count - m.MAX_INBOX
     assert len(MonitorInput(job=memory.job, state=state).model_dump_json()) < 512 * 1024
 
 

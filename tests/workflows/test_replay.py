@@ -17,7 +17,7 @@ RECORDED = sorted(HISTORIES.glob("*.json"))
 
 
 def test_histories_of_both_workflows_were_recorded() -> None:
-    kinds = {path.name.split(".")[1] for path in RECORDED}
+    kinds = {path.name.split(".")[2] for path in RECORDED}
     assert kinds == {"monitor", "recovery"}
     assert len(RECORDED) >= 15
 
