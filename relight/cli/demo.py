@@ -29,6 +29,8 @@ from relight.contracts.ids import monitor_id
 
 FIRST_STEPS = 30
 """The fault comes after so many steps: late enough for a checkpoint, and for relight to know the rhythm."""
+SENSOR_SIGNALS = 2
+"""A sensor that follows the job has told of the attempt's start, and of its first step."""
 TICK = 0.2
 PROOF_SECONDS = 5.0
 """How long the training's log may lag behind relight's own word."""
@@ -191,7 +193,7 @@ class Play:
                 if follower is None:
                     return
                 status = await monitor_status(stage.client, follower.monitor_id)
-                if status is not None and status.progress is not None:
+                if status is not None and status.signals >= SENSOR_SIGNALS:
                     return
             await asyncio.sleep(TICK)
 

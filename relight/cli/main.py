@@ -11,10 +11,11 @@ import typer
 
 from relight.cli import decide, demo, look, services, settings, setup, up, watch
 from relight.cli.exit_codes import ExitCode
-from relight.cli.invocation import Invocation, SpeakingGroup
+from relight.cli.invocation import Invocation
+from relight.cli.lazy import LazyGroup
 
 app = typer.Typer(
-    cls=SpeakingGroup,
+    cls=LazyGroup,
     help="Keep distributed training alive: watch jobs, decide from evidence, recover, prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback here is a bug, and wanted as it is

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relight.cli.lazy import LAZY
 from relight.cli.main import app
 from tests.relight.cli.conftest import Relight
 
@@ -73,9 +74,21 @@ def test_module_and_version() -> None:
 
 
 def test_every_command_has_help(alone: Relight) -> None:
-    for command in app.registered_commands:
-        assert command.callback is not None
-        name = command.name or command.callback.__name__
+    own = [
+        command.name or command.callback.__name__ for command in app.registered_commands if command.callback
+    ]
+    overview = alone("--help").stdout
+    for name in (*own, *LAZY):
         done = alone(name, "--help")
         assert done.exit_code == 0, name
-        assert "Usage:" in done.stdout
+        assert f"Usage: relight {name}" in done.stdout.replace("root", "relight"), done.stdout
+        assert f" {name} " in overview
+
+
+def test_lazy_modules_are_not_imported_by_other_commands() -> None:
+    code = (
+        "import sys, relight.cli.main\n"
+        f"print([m for m in {[lazy.module for lazy in LAZY.values()]} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

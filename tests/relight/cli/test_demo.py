@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,40 @@ def test_it_fails_where_training_does_not_resume(tmp_path: Path) -> None:
     assert "relight approve" in done.stderr, "it says how a person would decide"
     [kept] = tmp_path.iterdir()
     assert (kept / "worker.log").exists(), "the logs of a failed demo are kept"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_of_an_interrupted_demo(tmp_path: Path, number: signal.Signals) -> None:
+    log = tmp_path / "out"
+    work = tmp_path / "work"
+    work.mkdir()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "relight", "demo", "--dir", str(work)],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        )  # fmt: skip
+    end = time.monotonic() + 120
+    while "RUNNING" not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.1)
+    assert running_in(work)
+    process.send_signal(number)
+    assert process.wait(60) == 130, log.read_text()
+    assert "interrupted" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert running_in(work) == []
+    assert list(work.iterdir()) == []
+
+
+def running_in(directory: Path) -> list[str]:
+    """Command lines of all processes that name this directory."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has just ended
+            continue
+        if f"{directory}/" in line:
+            found.append(line)
+    return found

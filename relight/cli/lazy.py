@@ -1,0 +1,52 @@
+"""Commands whose modules are imported only when one is used: they take as long as all others together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from relight.cli.invocation import SpeakingGroup
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """Where a command is: a typer app (a group), or a function (a command)."""
+
+    module: str
+    attribute: str
+    panel: str
+
+    def load(self, name: str) -> Any:
+        """Imports it, as typer's command object."""
+        found = getattr(import_module(self.module), self.attribute)
+        parent = typer.Typer(add_completion=False)
+        if isinstance(found, typer.Typer):
+            parent.add_typer(found, name=name, rich_help_panel=self.panel)
+            group: Any = typer.main.get_command(parent)
+            return group.commands[name]
+        parent.command(name, rich_help_panel=self.panel)(found)
+        return typer.main.get_command(parent)
+
+
+LAZY: Mapping[str, Lazy] = {
+    "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
+    "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
+    "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),
+    "progress": Lazy("relight.cli.progress", "app", "Evidence"),
+}
+
+
+class LazyGroup(SpeakingGroup):
+    """Knows the lazy commands beside those that were added to it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, in the order of the help."""
+        return [*super().list_commands(ctx), *LAZY]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name; None where there is none."""
+        if cmd_name in LAZY and cmd_name not in self.commands:
+            self.add_command(LAZY[cmd_name].load(cmd_name), cmd_name)
+        return super().get_command(ctx, cmd_name)
