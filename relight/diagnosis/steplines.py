@@ -25,6 +25,8 @@ class StepFormat:
     """Field name, where to find it in the line, and the factor to seconds (or 1)."""
     always_loss: bool = False
     """Every line of this format has a loss, unless it is not a number."""
+    loose: bool = False
+    """Other lines look like this too: those that speak of validation are none."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def _format(
     pattern: str,
     *fields: tuple[str, re.Pattern[str], float],
     always_loss: bool = False,
+    loose: bool = False,
 ) -> StepFormat:
-    return StepFormat(name, trigger, re.compile(pattern), fields, always_loss)
+    return StepFormat(name, trigger, re.compile(pattern), fields, always_loss, loose)
 
 
 _LOSS = _f(
@@ -70,12 +73,13 @@ FORMATS: tuple[StepFormat, ...] = (
     _format(
         "megatron",
         r"iteration +\d+/ *\d+ \|",
-        r"iteration +(?P<step>\d+)/ *(?P<total>\d+) \|",
+        r"iteration +(?P<step>\d+)/ *(?P<total>\d+) \|(?=.*elapsed time per iteration)",
         _f("throughput", r"samples(?: per second:|/sec:) *NUM"),
         _f("throughput", r"throughput per GPU \(TFLOP/s/GPU\): *NUM"),
         _f("throughput", r"elapsed time per iteration \(ms\): *NUM"),
         _f("step_seconds", r"elapsed time per iteration \(ms\): *NUM", 1e-3),
         _f("loss", r"lm[ _]loss: *NUM"),
+        _f("loss", r"\| *[\w ]*loss: *NUM"),
         _f("grad_norm", r"grad norm: *NUM"),
         _f("loss_scale", r"loss scale: *NUM"),
         _f("skipped", r"number of skipped iterations: *NUM"),
@@ -253,6 +257,7 @@ FORMATS: tuple[StepFormat, ...] = (
         _f("data_seconds", r"data(?:_time|_wait)?[:=] ?NUM ?s"),
         _LOSS,
         _GRAD,
+        loose=True,
     ),
     _format(
         "iteration-took",
@@ -269,6 +274,7 @@ FORMATS: tuple[StepFormat, ...] = (
         _f("step_seconds", r"NUM ?s/it"),
         _LOSS,
         _GRAD,
+        loose=True,
     ),
 )
 
@@ -309,7 +315,10 @@ def custom(pattern: str) -> StepFormat:
     return StepFormat("custom", pattern, compiled)
 
 
-_NO_LOSS_WORDS = re.compile(r"(?i)\b(val|valid|validation|eval|test)[ _]?loss\b")
+_PACE_OR_LOSS = re.compile(r"(?i)loss|s/it|it/s|tok|time|grad|lr\b|acc|^\s*$")
+"""What makes a bare `step N ...` a step line."""
+_OTHER_LOSS = re.compile(r"(?i)\b(?:val|valid|validation|eval|evaluation|test)\b[ _]?(?:loss|step)\b")
+_TRAIN_LOSS = re.compile(r"(?i)train[ _]?loss|\| *loss")
 
 
 def parse(text: str, formats: tuple[StepFormat, ...] = FORMATS) -> Step | None:
@@ -332,7 +341,9 @@ def parse(text: str, formats: tuple[StepFormat, ...] = FORMATS) -> Step | None:
             if groups.get(group) and _PLAIN_NUMBER.fullmatch(groups[group]):
                 values[name] = float(groups[group].replace(",", ""))
         rest = groups.get("rest")
-        if rest is not None and not _says_training(rest):
+        if rest is not None and not _PACE_OR_LOSS.search(rest):
+            continue
+        if form.loose and _OTHER_LOSS.search(text) and not _TRAIN_LOSS.search(text):
             continue
         bad_loss = "loss" in values and not math.isfinite(values["loss"])
         skipped = values.get("skipped")
@@ -376,10 +387,3 @@ def _step_of(m: re.Match[str]) -> int | None:
     if not per_epoch:
         return int(groups["micro"])
     return (max(1, int(groups["epoch"])) - 1) * int(per_epoch) + int(groups["micro"])
-
-
-def _says_training(rest: str) -> bool:
-    """A bare `step N ...` line counts when what follows speaks of a loss or a pace, and not of validation."""
-    return bool(re.search(r"(?i)loss|s/it|it/s|tok|time|grad|lr\b|acc|^\s*$", rest)) and not (
-        _NO_LOSS_WORDS.search(rest) and not re.search(r"(?i)train[ _]?loss|\| *loss", rest)
-    )

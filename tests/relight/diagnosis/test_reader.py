@@ -1,5 +1,7 @@
 """The reader: prefixes, tracebacks, cuts, long lines, carriage returns, escapes, junk."""
+# ruff: noqa: E501  (log lines are as long as they are)
 
+import itertools
 import random
 import tracemalloc
 
@@ -144,7 +146,7 @@ def cut(data: bytes, cuts: list[int], **more: int) -> tuple[list[Event], LogRead
     reader = LogReader(CATALOGUE, "a.log", year=2026, **more)
     events: list[Event] = []
     edges = [0, *sorted({c % (len(data) + 1) for c in cuts}), len(data)]
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in itertools.pairwise(edges):
         events += reader.feed(data[a:b])
     return events + reader.flush(), reader
 
