@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from relight.checkpoints.access import Access, BadContentError, ReadAt
 from relight.checkpoints.budget import Level, OverBudgetError
-from relight.checkpoints.formats import safetensors, zips
+from relight.checkpoints.formats import safetensors, torch_legacy, zips
 from relight.checkpoints.layouts.base import Problem, Structure, bad, missing
 from relight.checkpoints.peers import PAYLOAD
 from relight.checkpoints.stores import NotListedError, UnreadableError
@@ -22,7 +22,7 @@ _MAX_JSON = 1 << 20
 _CHUNK = 4 << 20
 
 _PICKLED = re.compile(
-    r".+\.(?:pt|pth|ckpt|pkl)|(?:pytorch_model|optimizer|scheduler|sampler|adapter_model).*\.bin"
+    r".+\.(?:pt|pth|ckpt|pkl)|(?:pytorch_model|optimizer|scheduler|sampler|adapter_model|training_args).*\.bin"
 )
 _JSON_NAMES = frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata", "_METADATA", "_CHECKPOINT_METADATA"})
 
@@ -63,11 +63,11 @@ def check_files(access: Access, files: Sequence[File], structure: Structure, lev
 
 def _check_one(access: Access, file: File, structure: Structure, level: Level, outcome: Outcome) -> None:
     try:
+        check = _format(file, structure.parts.get(file.path))
         if not file.size:
-            if file.name.endswith(PAYLOAD):
+            if check is not None or file.name.endswith(PAYLOAD):
                 outcome.problems.append(bad(f"{file.path} is empty"))
             return
-        check = _format(file, structure.parts.get(file.path))
         read = access.reader(level, file.path)
         if check is not None and check(read, file.size, level is Level.DEEP):
             outcome.verified.add(file.path)
@@ -144,16 +144,13 @@ def _check_json(read: ReadAt, size: int, deep: bool) -> bool:
     return True
 
 
-_PICKLE = re.compile(rb"\x80[\x00-\x05]")
-
-
 def _check_pickled(read: ReadAt, size: int, deep: bool) -> bool:
     head = read(0, 4)
     if head == zips.LOCAL:
         return _check_zip(read, size, deep)
-    if not _PICKLE.match(head):
+    if not torch_legacy.START.match(head):
         raise BadContentError("it starts neither as a zip archive nor as a pickle")
-    return False
+    return torch_legacy.check(read, size)
 
 
 def _check_bin(read: ReadAt, size: int, deep: bool) -> bool:

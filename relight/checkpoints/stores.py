@@ -23,6 +23,11 @@ MAX_DEPTH = 12
 """Directories deeper than this are not looked into, and the report says so."""
 
 
+_MAX_NOTES = 20
+_TICK = 1000
+"""The time is looked at each time so many names were read."""
+
+
 class UnreadableError(Exception):
     """A file cannot be read; the message says why."""
 
@@ -66,49 +71,21 @@ class LocalStore:
 
     def scan(self, budget: Budget) -> Tree:
         """See `Store.scan`."""
-        files: dict[str, File] = {}
-        links: dict[str, str] = {}
-        directories: set[str] = set()
-        notes: list[str] = []
-        real_root = os.path.realpath(self.root)
-        queue = [("", 0)]
-        while queue:
-            prefix, depth = queue.pop()
-            budget.check_time()
+        scan = _Scan(self.root, budget)
+        try:
+            scan.look_into("")
+        except OSError as error:
+            raise CheckpointError(f"cannot read {self.root}: {error.strerror}") from error
+        while scan.queue:
+            path = scan.queue.pop()
             try:
-                entries = os.scandir(os.path.join(self.root, prefix))  # noqa: PTH118
-            except OSError as error:
-                if not prefix:
-                    raise CheckpointError(f"cannot read {self.root}: {error.strerror}") from error
-                if not isinstance(error, FileNotFoundError):  # gone meanwhile: a run removes old checkpoints
-                    notes.append(f"cannot read {prefix}: {error.strerror}")
+                scan.look_into(path)
+            except FileNotFoundError:  # gone meanwhile: a run removes old checkpoints
                 continue
-            with entries:
-                for entry in entries:
-                    path = f"{prefix}/{entry.name}" if prefix else entry.name
-                    try:
-                        if entry.is_symlink():
-                            links[path] = os.readlink(entry.path)  # noqa: PTH115
-                            if entry.is_dir() and (depth or _is_within(entry.path, real_root)):
-                                continue
-                        if entry.is_dir():
-                            directories.add(path)
-                            if depth < MAX_DEPTH:
-                                queue.append((path, depth + 1))
-                            else:
-                                notes.append(f"{path} is nested too deep, not looked into")
-                            continue
-                        info = entry.stat()
-                    except FileNotFoundError:  # gone meanwhile, or a dangling link
-                        continue
-                    except OSError as error:  # a loop of links, a stale handle
-                        notes.append(f"cannot look at {path}: {error.strerror}")
-                        continue
-                    if stat.S_ISREG(info.st_mode):
-                        files[path] = File(path, info.st_size, info.st_mtime)
-                    if len(files) > MAX_FILES:
-                        raise CheckpointError(f"{self.root} holds more than {MAX_FILES} files")
-        return Tree(self.root, files, frozenset(directories), links, tuple(notes[:20]))
+            except OSError as error:
+                scan.notes.append(f"cannot read {path}: {error.strerror}")
+        notes = tuple(scan.notes[:_MAX_NOTES])
+        return Tree(self.root, scan.files, frozenset(scan.directories), scan.links, notes)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Store.read`."""
@@ -132,9 +109,75 @@ class LocalStore:
         return time.time()
 
 
-def _is_within(path: str, root: str) -> bool:
-    real = os.path.realpath(path)
-    return real == root or real.startswith(root + os.sep)
+class _Scan:
+    """One walk over a local directory: what was found so far, and where it still has to look."""
+
+    def __init__(self, root: str, budget: Budget) -> None:
+        self.root = root
+        self.budget = budget
+        self.queue: list[str] = []
+        self.files: dict[str, File] = {}
+        self.links: dict[str, str] = {}
+        self.directories: set[str] = set()
+        self.notes: list[str] = []
+
+    def look_into(self, prefix: str) -> None:
+        """Notes everything in one directory.
+
+        Raises:
+            OSError: it cannot be read.
+            CheckpointError, OverBudgetError: as `Store.scan`.
+        """
+        with os.scandir(os.path.join(self.root, prefix)) as entries:  # noqa: PTH118
+            for count, entry in enumerate(entries):
+                if not count % _TICK:
+                    self.budget.check_time()
+                path = f"{prefix}/{entry.name}" if prefix else entry.name
+                try:
+                    self._note(entry, path)
+                except FileNotFoundError:  # gone meanwhile, or a dangling link
+                    continue
+                except OSError as error:  # a loop of links, a stale handle
+                    self.notes.append(f"cannot look at {path}: {error.strerror}")
+                if len(self.files) + len(self.directories) > MAX_FILES:
+                    raise CheckpointError(f"{self.root} holds more than {MAX_FILES} files")
+
+    def _note(self, entry: "os.DirEntry[str]", path: str) -> None:
+        try:
+            entry.name.encode()
+        except UnicodeEncodeError:
+            self.notes.append("a name that is not UTF-8 was left out")
+            return
+        is_link = entry.is_symlink()
+        if is_link:
+            self.links[path] = os.readlink(entry.path)  # noqa: PTH115
+        if entry.is_dir():
+            if is_link and not self._may_follow(entry, path):
+                return
+            self.directories.add(path)
+            if path.count("/") < MAX_DEPTH:
+                self.queue.append(path)
+            else:
+                self.notes.append(f"{path} is nested too deep, not looked into")
+            return
+        info = entry.stat()
+        if stat.S_ISREG(info.st_mode):
+            self.files[path] = File(path, info.st_size, info.st_mtime)
+
+    def _may_follow(self, entry: "os.DirEntry[str]", path: str) -> bool:
+        """A link to a directory is followed if it is a checkpoint that was put elsewhere.
+
+        That is: directly under the root, leading out of it but to none of its parents, and to a directory of
+        the same owner. The job's user writes these links, and this process may be allowed to read more.
+        """
+        real, root = os.path.realpath(entry.path), os.path.realpath(self.root)
+        if "/" in path or f"{real}/".startswith(f"{root}/"):
+            return False
+        same_owner = entry.stat().st_uid == os.stat(self.root).st_uid  # noqa: PTH116
+        if f"{root}/".startswith(f"{real.rstrip('/')}/") or not same_owner:
+            self.notes.append(f"{path} is a link out of the directory, not followed")
+            return False
+        return True
 
 
 class _ListedFile(BaseModel):

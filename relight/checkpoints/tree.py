@@ -40,8 +40,8 @@ class Entry:
 class Tree:
     """Everything under a root.
 
-    Symbolic links to directories are in `links` and not followed, except directly under the root when they
-    lead out of it; links to files are in `links`, and in `files` when they lead to a regular file.
+    Symbolic links to directories are in `links`, and followed only where a checkpoint lies elsewhere. Links
+    to files are in `links`, and in `files` when they lead to a regular file.
     """
 
     root: str

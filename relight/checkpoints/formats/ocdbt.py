@@ -49,6 +49,11 @@ def _find_zstd() -> Any:
 _zstd = _find_zstd()
 
 
+def has_zstd() -> bool:
+    """Compressed nodes can be read here."""
+    return _zstd is not None
+
+
 def needed_ranges(open_file: Open) -> Needed:
     """Follows a database from its manifest.
 

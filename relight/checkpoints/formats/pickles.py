@@ -92,7 +92,7 @@ def read(
     data: bytes,
     start: int = 0,
     tick: Callable[[], None] = lambda: None,
-    built: Callable[[Call], None] = lambda call: None,
+    built: "Callable[[Call | Persistent], None]" = lambda made: None,
 ) -> tuple[Any, int]:
     """Reads one pickle.
 
@@ -100,7 +100,8 @@ def read(
         data: holds it.
         start: where it starts.
         tick: called now and then; may raise to stop.
-        built: called with each object once its state is there; may take it over with `Call.take_state`.
+        built: called with each object once its state is there, whose state it may take over with
+            `Call.take_state`, and with each reference to something outside.
 
     Returns:
         Its value, and the position after its end.
@@ -133,7 +134,7 @@ class _Machine:
 
     __slots__ = ("at", "built", "data", "marks", "memo", "scattered", "stack")
 
-    def __init__(self, data: bytes, at: int, built: Callable[[Call], None]) -> None:
+    def __init__(self, data: bytes, at: int, built: Callable[[Call | Persistent], None]) -> None:
         self.built = built
         self.data = data
         self.at = at
@@ -195,6 +196,12 @@ class _Machine:
     def recall(self, number: int) -> object:
         """What is kept under a number."""
         return self.memo[number] if 0 <= number < len(self.memo) else self.scattered[number]
+
+    def outside(self, id_: object) -> Persistent:
+        """A reference to something outside the pickle."""
+        made = Persistent(id_)
+        self.built(made)
+        return made
 
     def marked(self) -> list[Any]:
         """Everything since the last mark, taken off the stack."""
@@ -268,8 +275,8 @@ _push("t", lambda m: tuple(m.marked()))
 _push("l", lambda m: m.marked())
 _push(b"\x91", lambda m: m.marked())
 _push("c", lambda m: Name(m.line().decode("utf-8", "replace"), m.line().decode("utf-8", "replace")))
-_push("P", lambda m: Persistent(m.line().decode("utf-8", "replace")))
-_push("Q", lambda m: Persistent(m.stack.pop()))
+_push("P", lambda m: m.outside(m.line().decode("utf-8", "replace")))
+_push("Q", lambda m: m.outside(m.stack.pop()))
 _push(b"\x97", lambda m: Persistent("buffer"))
 _push(b"\x82", lambda m: Name("copyreg extension", m.u1()))
 _push(b"\x83", lambda m: Name("copyreg extension", m.number(_U2, 2)))

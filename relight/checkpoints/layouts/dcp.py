@@ -124,13 +124,15 @@ class Index:
     """Name of a shard to the archives in it; shards that are transformed (compressed) are left out."""
     kind: str = "names and lengths"
 
-    def note(self, call: pickles.Call) -> None:
+    def note(self, call: pickles.Call | pickles.Persistent) -> None:
         """Takes in one object of the pickle: an entry of `storage_data` tells of one archive.
 
         Raises:
             BadContentError: the entry names no file or an impossible place.
         """
-        if not isinstance(call.callee, pickles.Name) or call.callee.name not in _FOLDED:
+        if not isinstance(call, pickles.Call) or not isinstance(call.callee, pickles.Name):
+            return
+        if call.callee.name not in _FOLDED:
             return
         state = call.take_state()  # there are hundreds of thousands: none is kept
         if call.callee.name not in _ENTRIES:

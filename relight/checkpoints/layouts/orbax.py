@@ -29,6 +29,8 @@ _COMMIT = "commit_success.txt"
 _TMP = ".orbax-checkpoint-tmp"
 _NAME = re.compile(r"(?:[A-Za-z][\w-]*?[_-])?(\d{1,18})(\.orbax-checkpoint-tmp(?:-\d+)?)?")
 _TREE = "_METADATA"
+_MARKERS = frozenset({METADATA, _COMMIT, _TREE})
+"""What every item of every checkpoint of a run has, if one has it; which of them depends on Orbax's version."""
 _DATA = re.compile(r"(.*/)?d/[^/]+")
 _MAX_TREE = 16 << 20
 
@@ -61,11 +63,8 @@ class Orbax:
         """See `Layout.check`."""
         inside = candidate.inside()
         others = [c.inside() for c in candidates if not c.unfinished and c is not candidate]
-        problems = [
-            unfinished(f"{marker} is missing")
-            for marker in (METADATA, _COMMIT)
-            if marker not in inside and any(marker in o for o in others)
-        ]
+        markers = {p for o in others for p in o if p.rpartition("/")[2] in _MARKERS}
+        problems = [unfinished(f"{marker} is missing") for marker in sorted(markers - inside.keys())]
         if under_way := {p for p in inside if _TMP in p}:
             problems.append(
                 unfinished(f"{some({p.partition(_TMP)[0] for p in under_way})} was not committed")

@@ -5,6 +5,7 @@ torchtitan/components/checkpoint.py; it resumes from the highest step whose `.me
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relight.checkpoints.access import Access
 from relight.checkpoints.layouts import dcp, weights
@@ -34,5 +35,5 @@ class TorchTitan:
         """See `Layout.check`."""
         inside = candidate.inside()
         if not dcp.directories(inside) and any(p.endswith(".safetensors") for p in inside):
-            return weights.check(inside, access)
+            return replace(weights.check(inside, access), inventory=True)
         return dcp.check_directories(inside, access)
