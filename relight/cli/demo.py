@@ -89,7 +89,7 @@ def demo(
     )
     try:
         result = run_async(play.run())
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except (KeyboardInterrupt, asyncio.CancelledError, typer.Abort):
         shutil.rmtree(directory)
         raise
     except Exception:
