@@ -16,9 +16,9 @@ from relight.scheduler.port import (
     SchedulerVersion,
     SubmitRequest,
 )
-from relight.scheduler.slurm_run import SlurmCommands
+from relight.scheduler.slurm_run import SlurmCommands, account_of
 
-_JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,10}|\+\d{1,5})?")
+_JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10}|\+[0-9]{1,5})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
 _ALL_NODES = "ALL"  # scontrol(1): NodeName=ALL means every node
 
@@ -125,10 +125,9 @@ class SlurmCliScheduler:
 
     async def submit_template(self, job_id: str) -> SubmitRequest:
         """See the port. Slurm does not tell the variables that the job was submitted with."""
-        info, raw, script = await asyncio.gather(
-            self.job(job_id), self._template_row(job_id), self.batch_script(job_id)
-        )
-        return slurm_submit.template(info, raw, script)
+        info = await self.job(job_id)
+        raw = await self._template_row(info.job_id)
+        return slurm_submit.template(info, raw, await self.batch_script(info.job_id))
 
     async def find_by_comment(self, text: str) -> Sequence[JobInfo]:
         """See the port."""
@@ -138,17 +137,15 @@ class SlurmCliScheduler:
     # ---- jobs --------------------------------------------------------------------------------------------
 
     async def submit(self, request: SubmitRequest) -> str:
-        """See the port. sbatch runs with the rights of the job's user, never with those of this process.
-
-        The job gets the variables of that user's login, and those of the request.
-        """
+        """See the port. sbatch runs with the rights of the job's user, never with those of this process."""
         for node in request.excluded_nodes:
             _check_node(node)
+        account = account_of(request.user)
         printed = await self._commands.run_as(
-            request.user,
+            account,
             "sbatch",
             *slurm_submit.arguments(request),
-            env=slurm_submit.environment(request),
+            env=slurm_submit.environment(request, account),
             script=request.script,
         )
         job_id = printed.strip().split(";")[0]  # ID;CLUSTER where there are several clusters
@@ -158,7 +155,7 @@ class SlurmCliScheduler:
 
     async def requeue_hold(self, job_id: str) -> None:
         """See the port."""
-        _check_job(job_id)
+        _check_changeable(job_id)
         await self._commands.run("scontrol", "requeuehold", job_id)
 
     async def exclude_nodes(self, job_id: str, nodes: Sequence[str]) -> None:
@@ -175,7 +172,7 @@ class SlurmCliScheduler:
 
     async def hold(self, job_id: str) -> None:
         """See the port."""
-        _check_job(job_id)
+        _check_changeable(job_id)
         await self._commands.run("scontrol", "hold", job_id)
 
     async def release(self, job_id: str) -> None:
@@ -189,7 +186,7 @@ class SlurmCliScheduler:
 
     async def cancel(self, job_id: str) -> None:
         """See the port. A job that Slurm has forgotten has ended, too."""
-        _check_job(job_id)
+        _check_changeable(job_id)
         try:
             await self._commands.run("scancel", job_id)
         except (NoSuchJob, InvalidRequest) as e:
@@ -229,8 +226,14 @@ class SlurmCliScheduler:
         listings = await asyncio.gather(
             self._commands.run("squeue", *_LISTING, *chosen, f"--Format={main}"),
             self._commands.run("squeue", *_LISTING, *chosen, f"--format={exclusions}"),
+            return_exceptions=True,  # that is: wait for both, so that neither is left behind
         )
-        return slurm_text.job_infos(*listings, sep)
+        texts = []
+        for listing in listings:
+            if isinstance(listing, BaseException):
+                raise listing
+            texts.append(listing)
+        return slurm_text.job_infos(texts[0], texts[1], sep)
 
     async def _template_row(self, job_id: str) -> Mapping[str, str]:
         _check_job(job_id)
@@ -244,13 +247,23 @@ class SlurmCliScheduler:
         raise NoSuchJob(f"squeue --jobs={job_id}: Slurm lists no such job")
 
     async def _update(self, job_id: str, change: str) -> None:
-        _check_job(job_id)
+        _check_changeable(job_id)
         await self._commands.run("scontrol", "update", f"JobId={job_id}", change)
 
 
 def _check_job(job_id: str) -> None:
     if not _JOB_ID.fullmatch(job_id):
         raise InvalidRequest(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
+
+
+def _check_changeable(job_id: str) -> None:
+    _check_job(job_id)
+    if (
+        "+" in job_id
+    ):  # for some of its commands Slurm refuses it, for others it does nothing and says nothing
+        raise InvalidRequest(
+            f"job {job_id} is part of a heterogeneous job: change the whole job, by its first id"
+        )
 
 
 def _check_node(node: str) -> None:

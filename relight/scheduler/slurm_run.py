@@ -33,6 +33,18 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "TZ": "UTC", "LC_ALL": "C"}
 
 
+def account_of(user: str) -> pwd.struct_passwd:
+    """The account of a user on this machine; empty: of this process.
+
+    Raises:
+        NotPermitted: there is no such account, so nothing can be done in its name.
+    """
+    try:
+        return pwd.getpwnam(user) if user else pwd.getpwuid(os.geteuid())
+    except KeyError as e:
+        raise NotPermitted(f"no job can be submitted as {user!r}: this machine has no such user") from e
+
+
 class SlurmCommands:
     """Slurm's commands, found once and run as often as needed."""
 
@@ -87,11 +99,13 @@ class SlurmCommands:
             raise meaning(_asked(program, args), err)
         return out
 
-    async def run_as(self, user: str, program: str, *args: str, env: Mapping[str, str], script: str) -> str:
-        """Runs a command as another user, with that user's rights and groups only (this takes root).
+    async def run_as(
+        self, account: pwd.struct_passwd, program: str, *args: str, env: Mapping[str, str], script: str
+    ) -> str:
+        """Runs a command with the rights and groups of an account, and no others (another's takes root).
 
         Args:
-            user: whose command it shall be; empty: one's own.
+            account: whose command it shall be.
             program: the command.
             args: its arguments.
             env: its whole environment, beside how slurmctld is reached.
@@ -102,7 +116,7 @@ class SlurmCommands:
             SchedulerError: as for `run`.
         """
         reach = {k: v for k, v in os.environ.items() if k in _KEPT}
-        out, _ = await self._execute(program, args, env={**env, **reach}, script=script, user=user)
+        out, _ = await self._execute(program, args, env={**env, **reach}, script=script, account=account)
         return out
 
     async def _execute(
@@ -112,10 +126,10 @@ class SlurmCommands:
         *,
         env: Mapping[str, str],
         script: str | None = None,
-        user: str = "",
+        account: pwd.struct_passwd | None = None,
     ) -> tuple[str, str]:
         """Standard output and standard error of a command that ended with status 0."""
-        path, asked, identity = self.path(program), _asked(program, args), _identity(user)
+        path, asked, identity = self.path(program), _asked(program, args), _identity(account)
         self.runs += 1
         try:
             process = await asyncio.create_subprocess_exec(
@@ -192,21 +206,13 @@ class _Identity(NamedTuple):
     groups: Sequence[int] | None = None
 
 
-def _identity(user: str) -> _Identity:
-    """This user, with their own groups and no others."""
-    if not user:
-        return _Identity()
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError as e:
-        raise NotPermitted(
-            f"there is no user {user!r} on this machine, so no job can be submitted as them"
-        ) from e
-    if account.pw_uid == os.geteuid():
+def _identity(account: pwd.struct_passwd | None) -> _Identity:
+    if account is None or account.pw_uid == os.geteuid():
         return _Identity()
     if os.geteuid() != 0:
-        raise NotPermitted(f"only root may submit a job as {user}")
-    return _Identity(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
+        raise NotPermitted(f"only root may submit a job as {account.pw_name}")
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return _Identity(account.pw_uid, account.pw_gid, groups)
 
 
 def _asked(program: str, args: Sequence[str]) -> str:

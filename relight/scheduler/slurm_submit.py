@@ -1,6 +1,5 @@
 """How a job is submitted with sbatch, and how a job of the past is put in those terms."""
 
-import os
 import pwd
 import re
 from collections.abc import Mapping
@@ -39,7 +38,7 @@ def arguments(request: SubmitRequest) -> list[str]:
     ]
 
 
-def environment(request: SubmitRequest) -> dict[str, str]:
+def environment(request: SubmitRequest, account: pwd.struct_passwd) -> dict[str, str]:
     """The environment of sbatch, which becomes the job's: what every login has, and what was asked for.
 
     Nothing of whoever submits is in it. Not `--get-user-env`: slurmd then runs a login shell as the user
@@ -48,18 +47,15 @@ def environment(request: SubmitRequest) -> dict[str, str]:
     `#!/bin/bash -l` reads the user's own profile.
 
     Raises:
-        InvalidRequest: a variable that is none, or that would change what sbatch does; an unknown user.
+        InvalidRequest: a variable that is none, or that would change what sbatch does.
     """
     for name, value in request.environment.items():
         if not _NAME.fullmatch(name) or "\0" in value:
             raise InvalidRequest(f"{name!r} is no environment variable")
         if name.startswith(("SLURM_", "SBATCH_")):
             raise InvalidRequest(f"the environment variable {name} would change how the job is submitted")
-    try:
-        user = pwd.getpwnam(request.user) if request.user else pwd.getpwuid(os.geteuid())
-    except KeyError as error:
-        raise InvalidRequest(f"this machine knows no user {request.user!r}") from error
-    login = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}
+    name = account.pw_name
+    login = {"HOME": account.pw_dir, "USER": name, "LOGNAME": name, "SHELL": account.pw_shell}
     return {"PATH": _PATH, "LANG": "C.UTF-8", **login, **request.environment}
 
 

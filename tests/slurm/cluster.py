@@ -198,6 +198,14 @@ class SlurmCluster:
         """Ends slurmctld with SIGKILL."""
         self._end("slurmctld", signal.SIGKILL)
 
+    def freeze_ctld(self) -> None:
+        """Slurmctld accepts connections and says nothing."""
+        self._daemons["slurmctld"].send_signal(signal.SIGSTOP)
+
+    def thaw_ctld(self) -> None:
+        """The frozen slurmctld goes on."""
+        self._daemons["slurmctld"].send_signal(signal.SIGCONT)
+
     def start_ctld(self) -> None:
         """Starts slurmctld, also after `kill_ctld`, and waits until it answers."""
         # -i, or 25.11 and later refuse a state directory without the files written every few minutes.

@@ -82,7 +82,8 @@ def slurm_conf(shape: Shape, root: Path, ports: Ports, name: str, host: str, use
         "TaskPlugin=task/none",
         "JobAcctGatherType=jobacct_gather/none",
         "SelectType=select/cons_tres",
-        "SelectTypeParameters=CR_Core",
+        "SelectTypeParameters=CR_Core_Memory",
+        "DefMemPerCPU=1000",
         "MpiDefault=none",
         "SlurmdParameters=config_overrides",  # the nodes claim more cores than this machine has
         "ReturnToService=1",
