@@ -24,7 +24,7 @@ PHASES = ("detected", "acted", "running", "productive")
 
 async def one(lab: Lab, scenario: str) -> dict[str, float | str]:
     """One fault and its recovery: seconds of each phase."""
-    training = lab.train(mode="act", wait_step=15)
+    training = lab.train(mode="act", wait_step=60)
     lost = ""
     try:
         if scenario == "node-loss":

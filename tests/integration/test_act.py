@@ -30,7 +30,7 @@ async def test_a_rank_crash_is_resumed(lab: Lab) -> None:
 
 
 async def test_a_hang_is_found_in_time_and_resumed(lab: Lab) -> None:
-    training = lab.train(mode="act", wait_step=15)
+    training = lab.train(mode="act", wait_step=60)
     begin = training.fault("hang")
     outcome = await lab.outcome(training)
     assert outcome.outcome is Outcome.RESUMED
@@ -43,7 +43,7 @@ async def test_a_hang_is_found_in_time_and_resumed(lab: Lab) -> None:
 
 
 async def test_a_pause_shorter_than_the_limit_is_left_alone(lab: Lab) -> None:
-    training = lab.train(mode="act", wait_step=15)
+    training = lab.train(mode="act", wait_step=60)
     before = training.last_step()
     training.fault("pause:2.5")
     await lab.until_async("training goes on", lambda: training.last_step() > before + 15)

@@ -73,7 +73,7 @@ async def test_temporal_is_killed_and_comes_back_on_its_file(mortal: Lab) -> Non
 
 async def test_slurmctld_is_away_at_rest(mortal: Lab) -> None:
     training = mortal.train(mode="act", wait_step=12)
-    mortal.slurm.kill_ctld()
+    mortal.slurm.stop_ctld()
     await asyncio.sleep(60)
     mortal.slurm.start_ctld()
     at = training.last_step()
@@ -91,7 +91,7 @@ async def test_slurmctld_is_away_in_the_middle_of_a_recovery(mortal: Lab) -> Non
     training.fault("exception")
     await mortal.recovery_in(training, "awaiting-approval")
     await mortal.until_async("the job has failed", lambda: training.info()["JobState"] == "FAILED")
-    mortal.slurm.kill_ctld()
+    mortal.slurm.stop_ctld()
     mortal.cli("approve", training.job_id, "--yes")
     status: RecoveryStatus = await mortal.recovery_in(training, "isolating", "draining")
     await asyncio.sleep(60)

@@ -195,8 +195,12 @@ class SlurmCluster:
         self._until(f"node {node} is back", lambda: not re.search(r"DOWN|UNKNOWN|\*", self.node_state(node)))
 
     def kill_ctld(self) -> None:
-        """Ends slurmctld with SIGKILL."""
+        """Ends slurmctld with SIGKILL: it forgets what it had not saved, new jobs among it."""
         self._end("slurmctld", signal.SIGKILL)
+
+    def stop_ctld(self) -> None:
+        """Stops slurmctld in order: it saves its state first."""
+        self._end("slurmctld", signal.SIGTERM)
 
     def freeze_ctld(self) -> None:
         """Slurmctld accepts connections and says nothing."""
@@ -414,11 +418,14 @@ class SlurmCluster:
 
     def wait_idle(self) -> None:
         """Waits until all nodes are idle."""
-        wanted = f"{self.shape.nodes} idle"
-        self._until(
-            "all nodes are idle",
-            lambda: self.run("sinfo", "-h", "-o", "%D %T", check=False).strip() == wanted,
-        )
+        try:
+            self._until("all nodes are idle", self._all_idle)
+        except ClusterError as error:
+            nodes = self.run("sinfo", "-N", "-o", "%N %T %E", check=False)
+            raise ClusterError(f"{error}\n{nodes}{self.run('squeue', '-a', check=False)}") from None
+
+    def _all_idle(self) -> bool:
+        return self.run("sinfo", "-h", "-o", "%D %T", check=False).strip() == f"{self.shape.nodes} idle"
 
     def _end(self, name: str, sig: signal.Signals = signal.SIGTERM) -> None:
         daemon = self._daemons.pop(name, None)
