@@ -2,9 +2,9 @@
 
     python -m bench.recovery [--runs 10] [--json FILE]
 
-For a rank crash, a hang and a node loss, each `--runs` times: fault → detected → acted (requeue accepted by Slurm) →
-running → productive, as P50 / P95 / max in seconds, with the raw runs. Settings are the shipped defaults, save the
-hang floor (4 s instead of 60 s) and the settle window (1 s instead of 3 s) of the policy that the tests use.
+For a rank crash, a hang and a node loss, each `--runs` times: fault → detected → acted (requeue accepted by
+Slurm) → running → productive, as P50 / P95 / max in seconds, with the raw runs. Settings are the shipped defaults,
+save the hang floor (4 s instead of 60 s) and the settle window (1 s instead of 3 s) of the policy that the tests use.
 """
 
 import argparse
@@ -58,7 +58,9 @@ def quantile(values: list[float], q: float) -> float:
 
 async def main() -> None:
     """Runs all scenarios and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--scenario", choices=["crash", "hang", "node-loss"], action="append")
     parser.add_argument("--json", type=Path)

@@ -24,6 +24,7 @@ from relight.contracts import (
     messages,
     steps,
 )
+from relight.contracts.policy import CheckpointLayout
 
 UTC_TIMES = st.datetimes(timezones=st.just(UTC))
 
@@ -46,6 +47,8 @@ def _strategies() -> None:
     st.register_type_strategy(datetime, UTC_TIMES)
     st.register_type_strategy(str, st.text(max_size=40))
     st.register_type_strategy(float, st.floats(allow_nan=False))
+    layouts = st.builds(CheckpointLayout, glob=st.just("ckpt-*"), step=st.just(r"ckpt-(\d+)"))
+    st.register_type_strategy(CheckpointLayout, layouts)
 
 
 @pytest.mark.parametrize("contract", _contracts(), ids=lambda c: c.__name__)
