@@ -563,6 +563,12 @@ class RecoveryWorkflow:
 
     # What others see
 
+    def _resumed_at(self) -> int | None:
+        """The step that the new attempt went on from: its checkpoint's, or else the first one it printed."""
+        first = self._verified.first_step if self._verified else None
+        loaded = self._checkpoint.step if self._checkpoint and self._resubmitted else None
+        return loaded if first is not None and loaded is not None and loaded <= first else first
+
     def _failed_at(self) -> int | None:
         return self._diagnosis.progress.step if self._diagnosis.progress else None
 
@@ -626,7 +632,7 @@ class RecoveryWorkflow:
             excluded_nodes=self._isolated,
             times=self._times,
             lost_from_step=self._failed_at(),
-            resumed_at_step=self._verified.first_step if self._verified else None,
+            resumed_at_step=self._resumed_at(),
             approved_by=self._approval.approved_by,
             root_key=self._diagnosis.root_key,
         )

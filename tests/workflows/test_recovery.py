@@ -51,7 +51,7 @@ async def test_a_crash_in_act_mode_is_resumed(lab: Lab) -> None:
             productive=samples.T0 + timedelta(minutes=8),
         ),
         lost_from_step=120,
-        resumed_at_step=101,
+        resumed_at_step=100,
         root_key="train.py:12",
     )
     assert outcome.times.confirmed is not None
@@ -128,7 +128,7 @@ async def test_the_new_attempt_fails_again(lab: Lab) -> None:
     outcome = await recovery.result()
     assert (outcome.outcome, outcome.reason) == (Outcome.FAILED_AGAIN, "ended: attempt 1 ended FAILED")
     assert outcome.new_attempt == samples.attempt(1)
-    assert outcome.resumed_at_step == 101
+    assert outcome.resumed_at_step == 100
     assert lab.world.mutations == ["drain_job", "resubmit"]
     await lab.save("failed_again", recovery)
 
