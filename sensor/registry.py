@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from temporalio.client import Client
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.common import TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from relight.config import Settings
@@ -112,16 +112,7 @@ class OptIn:
                 id=ids.monitor_id(job.attempt),
                 task_queue=self._settings.task_queue,
                 memo={ids.MEMO_JOB: job},
-                search_attributes=TypedSearchAttributes(
-                    [
-                        SearchAttributePair(ids.CLUSTER, job.cluster),
-                        SearchAttributePair(ids.JOB_ID, job.attempt.job_id),
-                        SearchAttributePair(ids.USER, job.user),
-                        SearchAttributePair(ids.MODE, job.mode.value),
-                        SearchAttributePair(ids.STATE, "watching"),
-                        SearchAttributePair(ids.NODES, list(job.nodes)),
-                    ]
-                ),
+                search_attributes=TypedSearchAttributes(ids.search_attributes(job, "watching")),
                 static_summary=f"watches {job.run} (job {job.attempt.job_id}), as its comment asks",
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 start_signal=REPORT_ATTEMPT if runs else None,

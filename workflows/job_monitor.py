@@ -11,7 +11,13 @@ from temporalio.workflow import ContinueAsNewVersioningBehavior, ParentClosePoli
 
 with workflow.unsafe.imports_passed_through():
     from relight.contracts import Anomaly, Model
-    from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, RECOVERY_WORKFLOW, recovery_id
+    from relight.contracts.ids import (
+        MEMO_JOB,
+        MONITOR_WORKFLOW,
+        RECOVERY_WORKFLOW,
+        recovery_id,
+        search_attributes,
+    )
     from relight.contracts.messages import (
         AttemptReport,
         Decision,
@@ -28,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.contracts.outcome import RecoveryOutcome
     from relight.contracts.steps import PollInput, PollResult
-    from workflows.attributes import at_start, job_pairs, show
+    from workflows.attributes import at_start, show
     from workflows.details import clip, happened, monitor_details
     from workflows.memory import Memory
     from workflows.signals import read
@@ -287,7 +293,7 @@ class TrainingJobMonitor:
                 # The close policy fires when this monitor renews itself, and the recovery must live on.
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=at_start(job_pairs(job, "confirming", diagnosis.cause)),
+                search_attributes=at_start(search_attributes(job, "confirming", diagnosis.cause)),
                 static_details=happened(diagnosis),
                 static_summary=clip(
                     f"{diagnosis.symptom.value} ({diagnosis.cause.value}) in {job.attempt.label} of {job.run}"
@@ -350,7 +356,7 @@ class TrainingJobMonitor:
         """Search attributes, memo and details; events are written only for what changed."""
         memory = self._memory
         status = memory.status()
-        show(job_pairs(memory.job, status.state))
+        show(search_attributes(memory.job, status.state))
         shown = memory.job.model_dump(mode="json")
         if workflow.memo_value(MEMO_JOB, default=None) != shown:
             workflow.upsert_memo({MEMO_JOB: shown})

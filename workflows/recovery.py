@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
         Symptom,
         clean_text,
     )
-    from relight.contracts.ids import RECOVERY_WORKFLOW
+    from relight.contracts.ids import RECOVERY_WORKFLOW, search_attributes
     from relight.contracts.messages import (
         AttemptEvent,
         AttemptReport,
@@ -54,7 +54,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.plan import make_plan, names
     from workflows import runbook
     from workflows.approval import Approval
-    from workflows.attributes import job_pairs, show
+    from workflows.attributes import show
     from workflows.details import clip, recovery_details
     from workflows.ending import Ended, because_of
     from workflows.signals import read
@@ -581,7 +581,7 @@ class RecoveryWorkflow:
 
     def _enter(self, state: str) -> None:
         self._state = state
-        show(job_pairs(self._job, state, self._diagnosis.cause))
+        show(search_attributes(self._job, state, self._diagnosis.cause))
         self._show()
 
     def _show(self) -> None:

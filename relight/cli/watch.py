@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from relight.cli.decide import ANSWER, whoami
@@ -24,17 +24,7 @@ from relight.cli.watched import (
 )
 from relight.config import Settings
 from relight.contracts import JobInfo, Mode, TrainingJob
-from relight.contracts.ids import (
-    CLUSTER,
-    JOB_ID,
-    MEMO_JOB,
-    MODE,
-    MONITOR_WORKFLOW,
-    NODES,
-    STATE,
-    USER,
-    monitor_id,
-)
+from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, monitor_id, search_attributes
 from relight.contracts.messages import ModeChange, MonitorInput, MonitorStatus, Note
 from relight.scheduler.port import log_files
 
@@ -42,8 +32,6 @@ SENSOR_SECONDS = 6.0
 """How long `watch` waits for a first word of a sensor about the job; sensors look for new jobs every 2 s."""
 LISTED_SECONDS = 10.0
 """How long Temporal may take to list a new workflow; its visibility store lags behind."""
-MAX_NODE_BYTES = 1500
-"""Of node names in a search attribute; Temporal allows 2 KiB."""
 
 JobTarget = Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
@@ -201,7 +189,7 @@ async def start_monitor(client: Client, settings: Settings, job: TrainingJob) ->
         task_queue=settings.task_queue,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         memo={MEMO_JOB: job.model_dump(mode="json")},
-        search_attributes=_search_attributes(job),
+        search_attributes=TypedSearchAttributes(search_attributes(job, "watching")),
         static_summary=f"Job {job.attempt.job_id} on {job.cluster}"[:100],
     )
     deadline = time.monotonic() + LISTED_SECONDS
@@ -302,21 +290,3 @@ def _absolute_logs(info: JobInfo, logs: tuple[str, ...]) -> tuple[str, ...]:
     own = (str(path) for path in log_files(info))
     given = (str(Path(glob).expanduser().absolute()) for glob in logs)
     return tuple(dict.fromkeys([*own, *given]))
-
-
-def _search_attributes(job: TrainingJob) -> TypedSearchAttributes:
-    pairs = [
-        SearchAttributePair(CLUSTER, job.cluster),
-        SearchAttributePair(JOB_ID, job.attempt.job_id),
-        SearchAttributePair(STATE, "watching"),
-        SearchAttributePair(MODE, job.mode.value),
-    ]
-    if job.user:
-        pairs.append(SearchAttributePair(USER, job.user))
-    room, nodes = MAX_NODE_BYTES, []
-    for node in job.nodes:
-        room -= len(node) + 4
-        if room < 0:
-            break
-        nodes.append(node)
-    return TypedSearchAttributes([*pairs, SearchAttributePair(NODES, nodes)] if nodes else pairs)

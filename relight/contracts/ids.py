@@ -1,8 +1,11 @@
 """Workflow ids and search attributes: the single source of their names."""
 
-from temporalio.common import SearchAttributeKey
+from typing import Any
 
-from relight.contracts.job import Attempt
+from temporalio.common import SearchAttributeKey, SearchAttributePair
+
+from relight.contracts.anomaly import Cause
+from relight.contracts.job import Attempt, TrainingJob
 
 TASK_QUEUE = "relight"
 """The queue that relight's workers serve."""
@@ -34,3 +37,33 @@ SEARCH_ATTRIBUTES = (CLUSTER, JOB_ID, USER, STATE, MODE, CAUSE, NODES)
 
 MEMO_JOB = "relight.job"
 """Memo key of a monitor: its `TrainingJob`, so that a sensor learns all watched jobs from one list call."""
+
+MAX_NODE_BYTES = 1500
+"""Temporal allows 2 KiB for one value; beyond it a workflow could not start, or would be stuck."""
+
+
+def search_attributes(
+    job: TrainingJob, state: str, cause: Cause | None = None
+) -> list[SearchAttributePair[Any]]:
+    """The search attributes of a workflow about this job. Empty ones are left out: Temporal refuses them."""
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(CLUSTER, job.cluster),
+        SearchAttributePair(JOB_ID, job.attempt.job_id),
+        SearchAttributePair(USER, job.user),
+        SearchAttributePair(STATE, state),
+        SearchAttributePair(MODE, job.mode.value),
+        SearchAttributePair(CAUSE, cause.value if cause is not None else ""),
+        SearchAttributePair(NODES, bounded(job.nodes)),
+    ]
+    return [pair for pair in pairs if pair.value]
+
+
+def bounded(nodes: tuple[str, ...]) -> list[str]:
+    """As many node names, from the first, as one search attribute can hold."""
+    room, kept = MAX_NODE_BYTES, []
+    for node in nodes:
+        room -= len(node.encode()) + 4  # quotes, comma and space in JSON
+        if room < 0:
+            break
+        kept.append(node)
+    return kept
