@@ -132,9 +132,13 @@ def _judge_all(
 ) -> list[_Judged]:
     judged: list[_Judged] = []
     usable = 0
-    for candidate in _newest_first(candidates):
+    ordered = _newest_first(candidates)
+    neighbours = peers.Peers(ordered)
+    for candidate in ordered:
         names_only = enough is not None and usable >= enough
-        result = _judge(layout, candidate, candidates, replace(access, names_only=names_only), deep)
+        result = _judge(
+            layout, candidate, candidates, neighbours, replace(access, names_only=names_only), deep
+        )
         usable += result.state.state is State.USABLE
         judged.append(result)
     by_content = {j.candidate.name: j for j in judged}
@@ -153,7 +157,12 @@ def _newest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _judge(
-    layout: Layout, candidate: Candidate, candidates: Sequence[Candidate], access: Access, deep: bool
+    layout: Layout,
+    candidate: Candidate,
+    candidates: Sequence[Candidate],
+    neighbours: peers.Peers,
+    access: Access,
+    deep: bool,
 ) -> _Judged:
     problems: list[Problem] = []
     structure = Structure()
@@ -178,7 +187,7 @@ def _judge(
                 stopped = stopped or outcome.stopped
                 checked.append(f"{level.value} of {outcome.read} of {len(files)} files")
         if not structure.inventory:
-            problems += peers.compare(candidate, candidates, verified)
+            problems += neighbours.compare(candidate, verified)
             if len(candidates) > 1:
                 checked.append("files and sizes against other checkpoints")
     if access.names_only:

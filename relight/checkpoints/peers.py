@@ -13,42 +13,51 @@ from relight.checkpoints.layouts.base import Candidate, Problem, bad, missing, s
 from relight.checkpoints.tree import File
 
 PAYLOAD = (
-    ".pt",
-    ".pth",
-    ".ckpt",
-    ".bin",
-    ".safetensors",
-    ".distcp",
-    ".npz",
-    ".npy",
-    ".pkl",
-    ".msgpack",
-    ".h5",
+    *(".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors", ".distcp", ".npz", ".npy", ".msgpack", ".h5"),
+    *(".zarray", "zarr.json", "manifest.ocdbt"),
 )
-"""Endings of files that hold weights or states."""
+"""Endings of files that hold weights or states, or without which these cannot be read."""
 SHORT = 0.7
 """A file shorter than this part of its peers is taken for cut off (a real one had 0.56)."""
+NEIGHBOURS = 5
+"""With so many others a checkpoint is compared, those with the nearest steps."""
 SMALL = 64 << 10
 """Below this size, lengths say nothing."""
 
 _DIGITS = re.compile(r"\d+")
 
 
-def compare(
-    candidate: Candidate, others: Sequence[Candidate], verified: Set[str] = frozenset()
-) -> list[Problem]:
-    """What is missing or short in a candidate, going by the others.
+class Peers:
+    """The checkpoints of a run, by step."""
 
-    Args:
-        candidate: the one to judge.
-        others: the run's other checkpoints; unfinished ones do not count.
-        verified: paths whose length the format itself has confirmed.
-    """
-    peers = [_keys(c) for c in others if not c.unfinished and c is not candidate]
-    if not peers:
-        return []
-    own = _keys(candidate)
-    return _missing(own, peers) + _short(own, peers, verified) + _small(own, peers, verified)
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        """Takes the candidates in the order of their steps."""
+        self._order = {c.name: i for i, c in enumerate(candidates)}
+        self._whole = [c for c in candidates if not c.unfinished]
+        self._known: dict[str, Mapping[str, File]] = {}
+
+    def compare(self, candidate: Candidate, verified: Set[str] = frozenset()) -> list[Problem]:
+        """What is missing or short in a candidate, going by its neighbours.
+
+        Args:
+            candidate: the one to judge.
+            verified: paths whose length the format itself has confirmed.
+        """
+        place = self._order[candidate.name]
+        near = sorted(
+            (c for c in self._whole if c.name != candidate.name),
+            key=lambda c: abs(self._order[c.name] - place),
+        )
+        peers = [self._keys(c) for c in near[:NEIGHBOURS]]
+        if not peers:
+            return []
+        own = self._keys(candidate)
+        return _missing(own, peers) + _short(own, peers, verified) + _small(own, peers, verified)
+
+    def _keys(self, candidate: Candidate) -> Mapping[str, File]:
+        if candidate.name not in self._known:
+            self._known[candidate.name] = _keys(candidate)
+        return self._known[candidate.name]
 
 
 def _keys(candidate: Candidate) -> dict[str, File]:

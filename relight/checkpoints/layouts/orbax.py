@@ -30,7 +30,7 @@ _TMP = ".orbax-checkpoint-tmp"
 _NAME = re.compile(r"(?:[A-Za-z][\w-]*?[_-])?(\d{1,18})(\.orbax-checkpoint-tmp(?:-\d+)?)?")
 _TREE = "_METADATA"
 _MARKERS = frozenset({METADATA, _COMMIT, _TREE})
-"""What every item of every checkpoint of a run has, if one has it; which of them depends on Orbax's version."""
+"""What each checkpoint of a run has where one has it; which of them depends on Orbax's version."""
 _DATA = re.compile(r"(.*/)?d/[^/]+")
 _MAX_TREE = 16 << 20
 

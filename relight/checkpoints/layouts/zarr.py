@@ -1,7 +1,8 @@
 """Zarr and OCDBT, as JAX programs store arrays through TensorStore: is every chunk there?"""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from functools import partial
 from math import ceil, prod
 
@@ -61,24 +62,38 @@ def _compare(ends: Mapping[str, int], files: Mapping[str, File], where: str) -> 
 def check_chunks(inside: Mapping[str, File], access: Access) -> list[Problem]:
     """Problems of plain zarr arrays whose writer stores every chunk."""
     problems: list[Problem] = []
-    for path, file in inside.items():
-        if path.rpartition("/")[2] != ".zarray" or file.size > _MAX_HEADER:
+    headers = {p.rpartition("/")[0]: f for p, f in inside.items() if p.rpartition("/")[2] == ".zarray"}
+    counts = _count_chunks(inside, headers.keys())
+    for place, file in headers.items():
+        if file.size > _MAX_HEADER:
+            problems.append(bad(f"{place}/.zarray has {file.size} bytes: not the header of a zarr array"))
             continue
-        place = path.rpartition("/")[0]
         try:
             expected = _chunk_count(access.read(Level.STRUCTURE, file.path, 0, file.size))
         except (NotListedError, OverBudgetError):
             continue
         except UnreadableError as error:
-            problems.append(missing(f"{path} {error}"))
+            problems.append(missing(f"{place}/.zarray {error}"))
             continue
         except BadContentError as error:
-            problems.append(bad(f"{path}: {error}"))
+            problems.append(bad(f"{place}/.zarray: {error}"))
             continue
-        there = sum(1 for p, f in under(inside, place).items() if not p.startswith(".z") and f.size)
-        if there < expected:
-            problems.append(missing(f"{place} has {there} of {expected} chunks"))
+        if counts[place] < expected:
+            problems.append(missing(f"{place} has {counts[place]} of {expected} chunks"))
     return problems
+
+
+def _count_chunks(inside: Mapping[str, File], places: Set[str]) -> Counter[str]:
+    """How many chunks each array has; chunks may lie in directories of their own (`0/1/2`)."""
+    counts: Counter[str] = Counter()
+    for path, file in inside.items():
+        parent, _, name = path.rpartition("/")
+        if name.startswith(".z") or not file.size:
+            continue
+        while parent and parent not in places:
+            parent = parent.rpartition("/")[0]
+        counts[parent] += 1
+    return counts
 
 
 def _chunk_count(text: bytes) -> int:
