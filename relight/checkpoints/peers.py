@@ -61,11 +61,12 @@ class Peers:
 
 
 def _keys(candidate: Candidate) -> dict[str, File]:
-    """Files by their path inside, with the candidate's own step written as `*`."""
-    if candidate.step is None:
-        return dict(candidate.inside())
-    step = re.compile(rf"(?<!\d)0*{candidate.step}(?!\d)") if candidate.step else None
-    return {step.sub("*", p) if step else p: f for p, f in candidate.inside().items()}
+    """Files by their path inside, with the candidate's own step (`global_step500/`) written as `step*`.
+
+    Only after the word: the same number may be that of a rank.
+    """
+    step = re.compile(rf"step([=_-]?)0*{candidate.step}(?!\d)")
+    return {step.sub(r"step\1*", path): file for path, file in candidate.inside().items()}
 
 
 def _family(path: str) -> str:

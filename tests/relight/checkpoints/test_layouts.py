@@ -176,6 +176,26 @@ def test_another_number_of_ranks_is_no_loss(tmp_path: Path) -> None:
     assert inspect(tmp_path).step == 300
 
 
+def test_a_rank_whose_number_is_the_step_is_no_loss(tmp_path: Path) -> None:
+    for step in (1, 2):
+        for rank in range(4):
+            name = f"global_step{step}/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+            write_files(tmp_path, {name: torch_zip()})
+        write_files(tmp_path, {f"global_step{step}/mp_rank_00_model_states.pt": torch_zip()})
+    age(tmp_path)
+    assert [c.state for c in inspect(tmp_path).checkpoints] == [State.USABLE, State.USABLE]
+
+
+def test_the_step_in_names_within_a_checkpoint_does_not_make_them_others(tmp_path: Path) -> None:
+    for step in (100, 200):
+        WRITERS["deepspeed"](tmp_path / f"checkpoint-{step}", step)
+        write_files(tmp_path, {f"checkpoint-{step}/trainer_state.json": b'{"global_step": %d}' % step})
+    age(tmp_path)
+    assert inspect(tmp_path).step == 200
+    (tmp_path / "checkpoint-200/global_step200/mp_rank_01_model_states.pt").unlink()
+    assert inspect(tmp_path).step == 100
+
+
 def test_shards_that_the_index_does_not_name_do_not_matter(tmp_path: Path) -> None:
     write_dcp(tmp_path / "step-10", shards=2)
     (tmp_path / "step-10" / "__7_0.distcp").write_bytes(b"left over by an attempt on more ranks")
