@@ -59,8 +59,8 @@ class SlurmCliScheduler:
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
         """See the port.
 
-        Two listings are read at the same time, whatever the number of jobs: the one with all the other fields
-        cannot have the excluded nodes.
+        Two listings are read, whatever the number of jobs: the one with all other fields cannot have the
+        excluded nodes.
         """
         if not job_ids:
             return {}
@@ -221,19 +221,12 @@ class SlurmCliScheduler:
         ids = ",".join(dict.fromkeys(job_ids))
         chosen = [f"--jobs={ids}"] if 0 < len(ids) <= _MAX_IDS else []
         sep = slurm_text.separator()
-        main = slurm_text.format_option(slurm_text.JOB_FIELDS, sep)
+        columns = slurm_text.format_option(slurm_text.JOB_FIELDS, sep)
         exclusions = "".join(field + sep for field in slurm_text.EXCLUSION_FIELDS)
-        listings = await asyncio.gather(
-            self._commands.run("squeue", *_LISTING, *chosen, f"--Format={main}"),
-            self._commands.run("squeue", *_LISTING, *chosen, f"--format={exclusions}"),
-            return_exceptions=True,  # that is: wait for both, so that neither is left behind
-        )
-        texts = []
-        for listing in listings:
-            if isinstance(listing, BaseException):
-                raise listing
-            texts.append(listing)
-        return slurm_text.job_infos(texts[0], texts[1], sep)
+        # One after the other: a job that is in the first listing only has been forgotten in between.
+        main = await self._commands.run("squeue", *_LISTING, *chosen, f"--Format={columns}")
+        excluded = await self._commands.run("squeue", *_LISTING, *chosen, f"--format={exclusions}")
+        return slurm_text.job_infos(main, excluded, sep)
 
     async def _template_row(self, job_id: str) -> Mapping[str, str]:
         _check_job(job_id)

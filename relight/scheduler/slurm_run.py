@@ -152,12 +152,12 @@ class SlurmCommands:
             raise NotPermitted(f"{asked}: {e}") from e
         except OSError as e:
             raise SchedulerUnreachable(f"{asked}: {e}") from e
-        said = bytearray()
+        out, said = bytearray(), bytearray()
         try:
             async with asyncio.timeout(self._timeout):
-                out, _, _ = await asyncio.gather(
-                    self._read(process.stdout, bytearray(), asked),
-                    self._read(process.stderr, said, asked),
+                await asyncio.gather(
+                    self._read(process, process.stdout, out),
+                    self._read(process, process.stderr, said),
                     _write(process.stdin, script),
                 )
                 status = await process.wait()
@@ -166,17 +166,22 @@ class SlurmCommands:
             raise SchedulerUnreachable(f"{asked}: no answer within {self._timeout:g} s. {so_far}") from e
         finally:
             await _end(process)
+        if max(len(out), len(said)) > self._max_output:
+            raise SchedulerError(f"{asked}: printed more than {self._max_output} bytes")
         err = said.decode(errors="replace").strip()
         if status:
             raise meaning(asked, err or f"exit status {status}")
         return out.decode(errors="replace"), err
 
-    async def _read(self, stream: asyncio.StreamReader | None, into: bytearray, asked: str) -> bytearray:
+    async def _read(
+        self, process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, into: bytearray
+    ) -> None:
+        """Reads to the end; a process that prints too much is killed, and the rest is dropped."""
         while stream is not None and (chunk := await stream.read(_CHUNK)):
-            into += chunk
-            if len(into) > self._max_output:
-                raise SchedulerError(f"{asked}: printed more than {self._max_output} bytes")
-        return into
+            if len(into) <= self._max_output:
+                into += chunk
+            else:
+                _kill(process)
 
 
 async def _write(stream: asyncio.StreamWriter | None, text: str | None) -> None:
@@ -190,12 +195,18 @@ async def _write(stream: asyncio.StreamWriter | None, text: str | None) -> None:
     stream.close()
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Leaves no process behind, not even when this task is cancelled."""
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Ends the process, and what it started, at once."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Leaves no process behind, not even when this task is cancelled."""
+    if process.returncode is None:
+        _kill(process)
+        await process.communicate()  # wait() does not return before its output was read (Python 3.13)
 
 
 class _Identity(NamedTuple):

@@ -70,7 +70,7 @@ def template(info: JobInfo, raw: Mapping[str, str], script: str) -> SubmitReques
         script: its script.
     """
     per_node = info.tasks_per_node or -(-info.num_tasks // max(1, info.num_nodes)) or 1
-    is_default = PurePosixPath(raw["StdOut"]).name == f"slurm-{raw['JobID']}.out"
+    is_default = PurePosixPath(raw["StdOut"]).name in {f"slurm-{raw['JobID']}.out", "slurm-%j.out"}
     std_out = "" if is_default or absent(raw["StdOut"]) else raw["StdOut"]
     extra = _extra(raw, info.num_nodes)
     if info.num_tasks and info.num_tasks != per_node * info.num_nodes:
@@ -84,7 +84,7 @@ def template(info: JobInfo, raw: Mapping[str, str], script: str) -> SubmitReques
         tasks_per_node=per_node,
         work_dir=info.work_dir,
         std_out=std_out,
-        std_err="" if raw["StdErr"] in {raw["StdOut"], ""} else raw["StdErr"],
+        std_err="" if raw["StdErr"] == raw["StdOut"] or absent(raw["StdErr"]) else raw["StdErr"],
         comment=info.comment,
         excluded_nodes=info.excluded_nodes,
         time_limit_minutes=None if info.time_limit is None else int(info.time_limit.total_seconds() // 60),

@@ -29,8 +29,8 @@ JOB_FIELDS = (
 )  # fmt: skip
 """Fields of `squeue -O` (22.05 and later) that make a `JobInfo`."""
 
-EXCLUSION_FIELDS = ("%A", "%i", "%x")
-"""Fields of `squeue -o`: raw id, id, excluded nodes. `squeue -O` has no field for excluded nodes."""
+EXCLUSION_FIELDS = ("%i", "%x")
+"""Fields of `squeue -o`: id and excluded nodes. `squeue -O` has no field for excluded nodes."""
 
 TEMPLATE_FIELDS = (
     "JobID", "StdOut", "StdErr", "Account", "QOS", "Reservation", "Feature", "Licenses", "cpus-per-task",
@@ -48,7 +48,7 @@ ACCOUNTING_FIELDS = (
 )  # fmt: skip
 """Fields of `sacct -o` (22.05 and later; it has no restart count there)."""
 
-_TITLES = {"%A": "JOBID"}  # where the title of a field is not its name
+_TITLES = {"%i": "JOBID"}  # where the title of a field is not its name
 _ABSENT = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown", "n/a"})
 _NO_VALUE = frozenset({4294967294, 4294967295})  # NO_VAL and INFINITE of slurm.h
 
@@ -104,18 +104,17 @@ def job_infos(main: str, exclusions: str, sep: str) -> dict[str, JobInfo]:
     """The jobs of two listings, of `JOB_FIELDS` and of `EXCLUSION_FIELDS`, by every id that names just one.
 
     That is the job's id (`12_3` for a task of an array), and beside it Slurm's raw id and `12+1` for a
-    component of a heterogeneous job. A job that is only in one of the listings came or went in between; it is
-    left out.
+    component of a heterogeneous job. A job that only one of the listings has is left out.
 
     Raises:
         SchedulerUnreachable: a listing cannot be read.
     """
-    excluded = {(row["%A"], row["%i"]): row["%x"] for row in rows(exclusions, EXCLUSION_FIELDS, sep)}
+    excluded = {row["%i"]: row["%x"] for row in rows(exclusions, EXCLUSION_FIELDS, sep)}
     found: dict[str, JobInfo] = {}
     for row in rows(main, JOB_FIELDS, sep):
-        if (key := (row["JobID"], row["JobArrayID"])) not in excluded:
+        if row["JobArrayID"] not in excluded:
             continue
-        info = _understood(_job_info, row, excluded[key])
+        info = _understood(_job_info, row, excluded[row["JobArrayID"]])
         is_array = row["ArrayTaskID"] not in _ABSENT
         found[info.job_id] = info
         if not is_array or row["JobID"] != row["ArrayJobID"]:
@@ -191,8 +190,8 @@ def _job_info(row: Mapping[str, str], excluded: str) -> JobInfo:
     code, by_signal = _exit(row["exit_code"])
     began = state not in {JobState.PENDING, JobState.CONFIGURING}
     std_out, std_err = output_files(
-        row["StdOut"],
-        row["StdErr"],
+        "" if absent(row["StdOut"]) else row["StdOut"],
+        "" if absent(row["StdErr"]) else row["StdErr"],  # newer versions have none if it is the same
         work_dir=row["WorkDir"],
         job_id=row["JobID"],
         array_job_id=row["ArrayJobID"] if is_array else "",

@@ -84,7 +84,7 @@ async def test_two_commands_read_any_number_of_jobs(
     found = await site.scheduler.jobs([*ids, *(str(i) for i in range(90_000, 90_195))])
     assert sorted(found) == sorted(ids)
     assert commands.runs - before == 2
-    assert site.cluster.ctld_log().count("REQUEST_JOB_INFO") - sent == 2
+    assert site.cluster.ctld_log().count("REQUEST_JOB_INFO") - sent == 2  # each reads all jobs at once
 
 
 async def test_more_ids_than_a_command_line_holds(site: SlurmSite, tmp_path: Path) -> None:
@@ -104,7 +104,8 @@ async def test_options_in_the_environment_change_nothing(
 ) -> None:
     for name, value in {
         "SQUEUE_FORMAT": "%i", "SQUEUE_STATES": "RUNNING", "SQUEUE_USERS": "nobody", "SINFO_FORMAT": "%t",
-        "SLURM_TIME_FORMAT": "relative", "SBATCH_HOLD": "", "SBATCH_PARTITION": "nowhere", "SLURM_CLUSTERS": "x",
+        "SLURM_TIME_FORMAT": "relative", "SBATCH_HOLD": "", "SBATCH_PARTITION": "nowhere",
+        "SLURM_CLUSTERS": "x",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     job_id = await site.scheduler.submit(request(tmp_path))
@@ -151,8 +152,8 @@ async def test_components_of_a_heterogeneous_job(site: SlurmSite, tmp_path: Path
 
 
 NAMES = (
-    "plain", "%j", "%x-%j", "%A", "%8j %3a", "%J.%s", "100%%", "%%j", r"off\%j", "%u", "sub/dir-%j", "%", "%y",
-    "é %j", "%a", "%N", "%n.%t",
+    "plain", "%j", "%x-%j", "%A", "%8j %3a", "%J.%s", "100%%", "%%j", r"off\%j", "%u", "sub/dir-%j", "%",
+    "%y", "é %j", "%a", "%N", "%n.%t",
 )  # fmt: skip
 
 
@@ -179,7 +180,7 @@ async def test_accounting_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
         site = SlurmSite(cluster, SlurmCliScheduler(SlurmCommands()))
         name, comment = "x y=z", "a|b\n2 'c' \"d\" é"
-        # Attempts of less than five seconds reach accounting without names: slurmctld sends starts that rarely.
+        # Attempts shorter than five seconds reach accounting without names: slurmctld sends starts so rarely.
         script = "#!/bin/bash\n[ $SLURM_RESTART_COUNT ] || sleep 300\nsleep 7\nkill -9 $$\n"
         job_id = await site.scheduler.submit(request(tmp_path, script, name=name, comment=comment))
         await site.until_running(job_id)
@@ -261,8 +262,8 @@ async def test_requests_that_slurm_refuses(
 
 async def test_what_a_job_was_submitted_with_is_kept(site: SlurmSite, tmp_path: Path) -> None:
     job_id = site.cluster.sbatch(
-        SLEEP, "-N2", "-n3", "--gres=gpu:4", "--cpus-per-task=2", "--mem-per-cpu=1G", "--exclusive", "-t", "30",
-        f"--chdir={tmp_path}", "--exclude=node01", "--comment=c d",
+        SLEEP, "-N2", "-n3", "--gres=gpu:4", "--cpus-per-task=2", "--mem-per-cpu=1G", "--exclusive", "-t",
+        "30", f"--chdir={tmp_path}", "--exclude=node01", "--comment=c d",
     )  # fmt: skip
     template = await site.scheduler.submit_template(job_id)
     assert template == SubmitRequest(
@@ -363,8 +364,8 @@ def every_call(slurm: Scheduler, directory: Path) -> list[Callable[[], Awaitable
         slurm.nodes, lambda: slurm.batch_script("1"), lambda: slurm.submit_template("1"),
         lambda: slurm.submit(request(directory)), lambda: slurm.requeue_hold("1"),
         lambda: slurm.exclude_nodes("1", ["node01"]), lambda: slurm.set_comment("1", "x"),
-        lambda: slurm.hold("1"), lambda: slurm.release("1"), lambda: slurm.cancel("1"), lambda: slurm.find_by_comment("x"),
-        lambda: slurm.drain_node("node01", "x"), lambda: slurm.resume_node("node01"),
+        lambda: slurm.hold("1"), lambda: slurm.release("1"), lambda: slurm.cancel("1"),
+        lambda: slurm.find_by_comment("x"), lambda: slurm.drain_node("node01", "x"), lambda: slurm.resume_node("node01"),
     ]  # fmt: skip
 
 
