@@ -1,10 +1,11 @@
 """What all steps share: their context, their failures, heartbeats, and the check of the attempt."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -15,8 +16,10 @@ from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, REFUSED, UNREACHAB
 from relight.policy.attempts import Relation, relation
 from relight.scheduler.port import NoSuchJob, Scheduler, SchedulerError
 
+Remember = Callable[[Model], None]
+"""Keeps a model for the next try of the step, in the activity's heartbeat."""
 HEARTBEAT_SECONDS = 1.0
-"""How often a mutating step says that it lives; its heartbeat timeout is several times as long."""
+"""How often a step says that it lives; its heartbeat timeout must be several times as long."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +71,26 @@ def scheduler_errors() -> Iterator[None]:
 
 # ---- heartbeats ------------------------------------------------------------------
 @asynccontextmanager
-async def heartbeats(every: float = HEARTBEAT_SECONDS) -> AsyncIterator[None]:
-    """Tells Temporal each second that the step still runs, so that a dead worker is noticed soon."""
+async def heartbeats(every: float = HEARTBEAT_SECONDS) -> AsyncIterator[Remember]:
+    """Tells Temporal each second that the step still runs, so that a dead worker is noticed soon.
+
+    Yields what takes a model that the next try shall find in `activity.info().heartbeat_details`; what
+    earlier tries left there is kept until then.
+    """
+    details: list[Any] = list(activity.info().heartbeat_details)
+
+    def remember(state: Model) -> None:
+        details[:] = [state]
+        activity.heartbeat(state)
 
     async def beat() -> None:
         while True:
-            activity.heartbeat()
             await asyncio.sleep(every)
+            activity.heartbeat(*details)
 
     task = asyncio.create_task(beat())
     try:
-        yield
+        yield remember
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -9,7 +9,9 @@ from activities import logs
 from activities.common import (
     ENDED_BY_OTHERS,
     Context,
+    Remember,
     attempt_changed,
+    heartbeats,
     in_words,
     not_yet,
     now,
@@ -47,6 +49,11 @@ async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
         ApplicationError: `NotYet` while there is no answer; `AttemptChanged` when the job ended without a
             fault, or is in another attempt that the scheduler did not start because of a lost node.
     """
+    async with heartbeats() as remember:
+        return await _confirm(context, given, remember)
+
+
+async def _confirm(context: Context, given: ConfirmInput, remember: Remember) -> ConfirmResult:
     job, diagnosis = given.job, given.diagnosis
     with scheduler_errors():
         try:
@@ -89,10 +96,12 @@ async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
         raise not_yet(f"the scheduler says {in_words(info)}: how the attempt ends is not known yet")
     if diagnosis.symptom in (Symptom.SLOW, Symptom.DEGRADED):
         return _result("inconclusive", "the job runs, and no second source tells how fast", seen, info)
-    return await _from_logs(given, info, seen)
+    return await _from_logs(given, info, seen, remember)
 
 
-async def _from_logs(given: ConfirmInput, info: JobInfo, seen: list[Observation]) -> ConfirmResult:
+async def _from_logs(
+    given: ConfirmInput, info: JobInfo, seen: list[Observation], remember: Remember
+) -> ConfirmResult:
     """The scheduler says RUNNING: whether training goes on is in its logs."""
     diagnosis = given.diagnosis
     known = diagnosis.progress
@@ -110,7 +119,7 @@ async def _from_logs(given: ConfirmInput, info: JobInfo, seen: list[Observation]
         reading = await asyncio.to_thread(logs.read_since, paths, first.marks)
         step = logs.last_step(reading)
         goes_on = any(line.step != first.step for line in reading.steps)
-    activity.heartbeat(first)
+    remember(first)
 
     where = ", ".join(paths[:3])
     if goes_on:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from temporalio.exceptions import ApplicationError
 
-from activities.common import Context, scheduler_errors
+from activities.common import Context, heartbeats, scheduler_errors
 from relight.contracts import JobInfo, NodeInfo
 from relight.contracts.steps import TOO_FEW_NODES, IsolateInput, IsolateResult
 
@@ -18,9 +18,10 @@ async def isolate_nodes(context: Context, given: IsolateInput) -> IsolateResult:
     Raises:
         ApplicationError: `TooFewNodes` if fewer nodes would be left than the job needs.
     """
-    with scheduler_errors():
-        info = await context.scheduler.job(given.job.attempt.job_id)
-        nodes = await context.scheduler.nodes()
+    async with heartbeats():
+        with scheduler_errors():
+            info = await context.scheduler.job(given.job.attempt.job_id)
+            nodes = await context.scheduler.nodes()
     excluded = tuple(sorted({*info.excluded_nodes, *(n for n in given.nodes if n in nodes)}))
     dropped = tuple(n for n in given.nodes if n not in nodes)
     check_enough(info, nodes, excluded)

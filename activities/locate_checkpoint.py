@@ -6,7 +6,7 @@ from pathlib import Path
 
 from temporalio.exceptions import ApplicationError
 
-from activities.common import Context
+from activities.common import Context, heartbeats
 from activities.logs import owner_of_files
 from relight.checkpoints.gate import inspect
 from relight.checkpoints.report import CheckpointError, Report, State
@@ -36,7 +36,8 @@ async def locate_checkpoint(context: Context, given: LocateInput) -> LocateResul
     if "://" not in directory and not await asyncio.to_thread(Path(directory).exists):
         return LocateResult(name=None, empty=True, summary=f"{directory} does not exist: no checkpoint yet")
     try:
-        report = await asyncio.to_thread(_inspect, given.job, directory)
+        async with heartbeats():
+            report = await asyncio.to_thread(_inspect, given.job, directory)
     except (CheckpointError, OSError) as error:
         raise ApplicationError(f"the checkpoints cannot be looked at: {error}", type=UNREADABLE) from error
     return _result(report)

@@ -1,6 +1,6 @@
 """The monitor's own look at the scheduler, in case a sensor missed something."""
 
-from activities.common import Context, in_words, now, read_job, relate
+from activities.common import Context, heartbeats, in_words, now, read_job, relate
 from relight.contracts import Anomaly, Attempt, Cause, Evidence, JobInfo, JobState, Source, Symptom
 from relight.contracts.steps import PollInput, PollResult
 from relight.policy.attempts import Relation
@@ -15,7 +15,11 @@ _CAUSES = {
 
 async def look_at_job(context: Context, given: PollInput) -> PollResult:
     """Says what the scheduler says. It never fails: no answer is an answer too (`known` is None)."""
-    expected = given.job.attempt
+    async with heartbeats():
+        return await _look(context, given.job.attempt)
+
+
+async def _look(context: Context, expected: Attempt) -> PollResult:
     try:
         info = await read_job(context.scheduler, expected.job_id)
     except NoSuchJob:

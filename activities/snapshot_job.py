@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from activities import store
-from activities.common import Context, attempt_changed, in_words, relate, scheduler_errors
+from activities.common import Context, attempt_changed, heartbeats, in_words, relate, scheduler_errors
 from relight.config import Settings
 from relight.contracts import Attempt
 from relight.contracts.steps import PollInput
@@ -26,13 +26,14 @@ async def snapshot_job(context: Context, given: PollInput) -> str:
             does not give the script.
     """
     job = given.job
-    with scheduler_errors():
-        info = await context.scheduler.job(job.attempt.job_id)
-        if relate(info, job.attempt) in (Relation.OTHER, Relation.OLDER):
-            raise attempt_changed(
-                f"job id {job.attempt.job_id} now belongs to another job ({in_words(info)})"
-            )
-        request = await context.scheduler.submit_template(job.attempt.job_id)
+    async with heartbeats():
+        with scheduler_errors():
+            info = await context.scheduler.job(job.attempt.job_id)
+            if relate(info, job.attempt) in (Relation.OTHER, Relation.OLDER):
+                raise attempt_changed(
+                    f"job id {job.attempt.job_id} now belongs to another job ({in_words(info)})"
+                )
+            request = await context.scheduler.submit_template(job.attempt.job_id)
     path = _path(context.settings, info.attempt(job.attempt.cluster))
     await asyncio.to_thread(store.write, path, request.model_dump_json(indent=1))
     return f"saved how to submit job {job.attempt.job_id} again ({len(request.script)} characters of script)"

@@ -10,7 +10,17 @@ import asyncio
 from temporalio import activity
 
 from activities import logs
-from activities.common import Context, attempt_changed, in_words, not_yet, now, read_job, scheduler_errors
+from activities.common import (
+    Context,
+    Remember,
+    attempt_changed,
+    heartbeats,
+    in_words,
+    not_yet,
+    now,
+    read_job,
+    scheduler_errors,
+)
 from activities.verify_running import check_same, resume_failed
 from relight.contracts import JobState, Model
 from relight.contracts.steps import LogMark, VerifyInput, VerifyResult
@@ -33,6 +43,11 @@ async def verify_resume(context: Context, given: VerifyInput) -> VerifyResult:
         ApplicationError: `NotYet` until then, with the last step seen; `ResumeFailed` when the attempt ended
             first; `AttemptChanged` when somebody cancelled or restarted it.
     """
+    async with heartbeats() as remember:
+        return await _verify(context, given, remember)
+
+
+async def _verify(context: Context, given: VerifyInput, remember: Remember) -> VerifyResult:
     with scheduler_errors():
         info = await read_job(context.scheduler, given.attempt.job_id)
     check_same(given, info)
@@ -40,7 +55,7 @@ async def verify_resume(context: Context, given: VerifyInput) -> VerifyResult:
     before = _earlier(given)
     reading = await asyncio.to_thread(logs.read_since, paths, before.marks)
     seen = add(before, reading)
-    activity.heartbeat(seen)
+    remember(seen)
 
     if verdict := judge(seen, given.failed_at, given.resumable_from):
         return verdict.model_copy(update={"at": now()})

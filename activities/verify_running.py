@@ -5,6 +5,7 @@ from temporalio.exceptions import ApplicationError
 from activities.common import (
     Context,
     attempt_changed,
+    heartbeats,
     in_words,
     not_yet,
     now,
@@ -26,8 +27,9 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
         ApplicationError: `NotYet` while it waits; `ResumeFailed` when it ended first, or runs on an excluded
             node; `AttemptChanged` when somebody cancelled, held or restarted it.
     """
-    with scheduler_errors():
-        info = await read_job(context.scheduler, given.attempt.job_id)
+    async with heartbeats():
+        with scheduler_errors():
+            info = await read_job(context.scheduler, given.attempt.job_id)
     check_same(given, info)
     if info.state is JobState.PENDING and info.held:
         raise attempt_changed(f"job {info.job_id} was held by somebody else: {in_words(info)}")

@@ -1,6 +1,15 @@
 """Waits until no process of the old attempt is left on its nodes: a poll."""
 
-from activities.common import Context, attempt_changed, in_words, not_yet, read_job, relate, scheduler_errors
+from activities.common import (
+    Context,
+    attempt_changed,
+    heartbeats,
+    in_words,
+    not_yet,
+    read_job,
+    relate,
+    scheduler_errors,
+)
 from relight.contracts import JobState
 from relight.contracts.steps import NodesFreeInput
 from relight.policy.attempts import Relation
@@ -13,12 +22,13 @@ async def wait_nodes_free(context: Context, given: NodesFreeInput) -> str:
     Raises:
         ApplicationError: `NotYet` while it completes; `AttemptChanged` when somebody started it.
     """
-    with scheduler_errors():
-        try:
-            info = await read_job(context.scheduler, given.attempt.job_id)
-        except NoSuchJob:
-            return "the scheduler has forgotten the job: nothing of it is left"
-        nodes = await context.scheduler.nodes(given.nodes) if given.nodes and info.completing else {}
+    async with heartbeats():
+        with scheduler_errors():
+            try:
+                info = await read_job(context.scheduler, given.attempt.job_id)
+            except NoSuchJob:
+                return "the scheduler has forgotten the job: nothing of it is left"
+            nodes = await context.scheduler.nodes(given.nodes) if given.nodes and info.completing else {}
     if relate(info, given.attempt) is not Relation.SAME:
         raise attempt_changed(
             f"job {info.job_id} was expected in attempt {given.attempt.label}, but is {in_words(info)}"
