@@ -3,6 +3,7 @@
 Step lines of five frameworks, NCCL's start-up chatter, warnings, retries, evaluation pauses, checkpoint saves
 and recompilations. Seeded: the same arguments give the same bytes.
 """
+# ruff: noqa: E501
 
 import random
 from collections.abc import Callable, Iterator
@@ -83,7 +84,7 @@ FRAMEWORKS: dict[str, Callable[[int, datetime, random.Random, int], Iterator[str
 
 def log(framework: str, size: int, *, seed: int = 1, ranks: int = RANKS, noise: int = 40) -> Iterator[bytes]:
     """A healthy log of about `size` bytes, in pieces of a step each. `noise`: other lines between two steps."""
-    rng = random.Random(f"{framework}-{seed}")  # noqa: S311
+    rng = random.Random(f"{framework}-{seed}")
     printer = FRAMEWORKS[framework]
     at, step, written = START, 0, 0
     while written < size:
@@ -94,7 +95,12 @@ def log(framework: str, size: int, *, seed: int = 1, ranks: int = RANKS, noise: 
             r = rng.randrange(ranks)
             lines.append(
                 rng.choice(_NOISE).format(
-                    at=f"{at:%Y-%m-%d %H:%M:%S}", r=r, n=r // PER_NODE + 1, g=r % PER_NODE, p=(r + 8) % ranks, pid=rng.randrange(1000, 99999)
+                    at=f"{at:%Y-%m-%d %H:%M:%S}",
+                    r=r,
+                    n=r // PER_NODE + 1,
+                    g=r % PER_NODE,
+                    p=(r + 8) % ranks,
+                    pid=rng.randrange(1000, 99999),
                 )
             )
         lines += printer(step, at, rng, ranks)

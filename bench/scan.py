@@ -1,4 +1,6 @@
-"""How fast one core reads a training log with all signatures, beside ripgrep and Python's `re` on the same patterns.
+"""How fast one core reads a training log with all signatures, beside ripgrep and Python's `re`.
+
+The others get the same patterns.
 
     python -m bench.scan [--megabytes 256] [--json]
 
@@ -29,7 +31,7 @@ RE_SHARE = 16
 
 
 def write_log(path: Path, size: int) -> None:
-    """A day's log of 2,000 ranks: half of it the steps of all ranks, the rest other lines and other formats."""
+    """A day's log of 2,000 ranks: half of it the steps of all ranks, the rest other lines and formats."""
     shares = {"titan": 0.5, "megatron": 0.2, "maxtext": 0.1, "huggingface": 0.1, "lightning": 0.1}
     with path.open("wb") as f:
         for framework, share in shares.items():
@@ -65,7 +67,9 @@ def time_ripgrep(path: Path, expressions: list[str]) -> float | None:
         f.flush()
         start = time.perf_counter()
         done = subprocess.run(
-            ["rg", "-c", "-a", "-j1", "--no-config", "-f", f.name, str(path)], capture_output=True, check=False
+            ["rg", "-c", "-a", "-j1", "--no-config", "-f", f.name, str(path)],
+            capture_output=True,
+            check=False,
         )
         seconds = time.perf_counter() - start
     if done.returncode > 1:

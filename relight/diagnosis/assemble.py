@@ -34,6 +34,8 @@ _LASTING = frozenset(
     {"end", "cancel", "step-cancel", "node-fail", "node-down", "numerics", "finished", "slow"}
 )
 """Tags of findings that stay true although steps follow."""
+_LASTING_SIGNATURES = frozenset({"kernel.xid-64", "kernel.gpu-remap-failed", "metrics.remap-failed"})
+"""The GPU has broken memory in use: it will go wrong although it still runs."""
 _TOLD_EARLY = frozenset({"end", "cancel", "step-cancel"})
 _RESTARTED = 8
 """Steps after an end was announced that prove that the log goes on with a later attempt."""
@@ -59,7 +61,7 @@ def assemble(
     tasks_per_node: int | None = None,
     progress: Progress | None = None,
     silence: Silence | None = None,
-    ended: bool = True,
+    ended: bool | None = True,
 ) -> list[Anomaly]:
     """The anomalies of one attempt. Pure: the same sightings in any order give the same anomalies.
 
@@ -71,19 +73,22 @@ def assemble(
         tasks_per_node: ranks on each.
         progress: how far training had come.
         silence: it runs, and nothing has come for too long.
-        ended: the attempt is over, as far as is known. While it runs, findings that end no process and
-            are not the kernel's or the scheduler's are no reason to act.
+        ended: the attempt is over. While it runs (False), findings that end no process and are not the
+            kernel's or the scheduler's are no reason to act. None: nobody knows; then a kernel's word on a
+            job whose own log only shows steps is none either.
     """
     names = Names(sightings, nodes)
     ordered = sorted((names.resolve(s) for s in sightings), key=_order)
     ordered = _relevant(ordered)
+    if ended is None and silence is None and progress is not None:
+        ordered = _unless_all_is_well(ordered, progress)
     finished = _finished(ordered)
     if finished is not None and not _has_fault(ordered, finished):
         return []
     groups = _groups(ordered, nodes, tasks_per_node)
     drafts = [_draft(g, nodes, ordered) for g in groups.values()]
     drafts += _hangs(ordered, silence, nodes, tasks_per_node, finished)
-    if not ended and silence is None:
+    if ended is False and silence is None:
         drafts = [d for d in drafts if d.alone]
     if drafts and not any(d.role is Role.ROOT for d in drafts):
         best = max((d for d in drafts if d.role is Role.CASCADE), key=_telling, default=None)
@@ -160,11 +165,7 @@ def _relevant(ordered: Sequence[Sighting]) -> list[Sighting]:
         needed = OUTLIVED if f.ends_rank else 1
         if f.tag in _TOLD_EARLY and s.outlived >= _RESTARTED:
             continue
-        if (
-            s.outlived >= needed
-            and f.tag not in _LASTING
-            and not (f.hold_out and f.source is not Source.JOB_LOG)
-        ):
+        if s.outlived >= needed and f.tag not in _LASTING and f.signature not in _LASTING_SIGNATURES:
             continue
         if f.tag in _BACK.values() and _came_back(s, ordered):
             continue
@@ -172,6 +173,19 @@ def _relevant(ordered: Sequence[Sighting]) -> list[Sighting]:
             continue
         kept.append(s)
     return kept
+
+
+def _unless_all_is_well(ordered: Sequence[Sighting], progress: Progress) -> list[Sighting]:
+    """Steps beat text: a kernel error before the last step, or at a time that nobody knows, ended nothing."""
+    if any(s.finding.source is not Source.KERNEL and s.finding.role is not Role.CONTEXT for s in ordered):
+        return list(ordered)
+    return [
+        s
+        for s in ordered
+        if s.finding.source is not Source.KERNEL
+        or s.finding.signature in _LASTING_SIGNATURES
+        or (s.timed and s.at > progress.at)
+    ]
 
 
 def _is_bad_exit(f: Finding) -> bool:

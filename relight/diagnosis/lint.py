@@ -58,7 +58,7 @@ def check_speed(signature: Signature, lines: Sequence[str]) -> Iterator[str]:
 
 
 def adversarial(signature: Signature) -> list[str]:
-    """Long lines that nearly match: pieces of the examples, and what patterns repeat over, again and again."""
+    """Long lines that nearly match: pieces of examples, and what patterns repeat over, again and again."""
     lines = [
         "a" * _LENGTH,
         " " * _LENGTH,

@@ -60,15 +60,15 @@ class Numbers(BaseModel):
     def observe(self, line: StepLine) -> None:
         """A step line."""
         if self.windows and self.windows[-1].step == line.step:
+            self._add_to_last(line)
             return
         if self.windows and line.step < self.windows[-1].step:
             self.windows = []
-        bad = [v for v in (line.loss, line.grad_norm) if v is not None and not math.isfinite(v)]
         skipped = bool(line.skipped)
         window = Window(
             step=line.step,
             loss=line.loss if line.loss is not None and math.isfinite(line.loss) else None,
-            bad=(bool(bad) or line.no_loss) and not skipped,
+            bad=_is_bad(line) and not skipped,
             skipped=skipped,
             low_scale=line.loss_scale is not None and line.loss_scale < LOW_SCALE,
             file=line.file,
@@ -76,6 +76,13 @@ class Numbers(BaseModel):
             offset=line.offset,
         )
         self.windows = [*self.windows, window][-KEPT:]
+
+    def _add_to_last(self, line: StepLine) -> None:
+        """The numbers of a step can come on another line than its count."""
+        last = self.windows[-1]
+        if last.loss is None and line.loss is not None and math.isfinite(line.loss):
+            last.loss = line.loss
+        last.bad = last.bad or (_is_bad(line) and not last.skipped)
 
     def divergence(self) -> Divergence | None:
         """What is wrong up to now, if something is."""
@@ -115,3 +122,7 @@ class Numbers(BaseModel):
             if usual > 0 and all(v is not None and v > SPIKE * usual for v in losses[-n:]):
                 return n
         return 0
+
+
+def _is_bad(line: StepLine) -> bool:
+    return line.no_loss or any(v is not None and not math.isfinite(v) for v in (line.loss, line.grad_norm))

@@ -49,6 +49,8 @@ _SOURCES = {
 }
 
 
+SPECIFIC = -10
+"""Signatures of at least this weight name a fault; lighter ones would fit many."""
 _APPLICATION = frozenset(
     {Cause.USER_CODE, Cause.NUMERICAL, Cause.DATA_LOADER, Cause.CHECKPOINT_CORRUPT, Cause.GPU_OOM}
 )
@@ -144,6 +146,7 @@ def investigate(
     _read(inputs, catalogue, seen, now=now, nodes=nodes, steps=steps)
     policy = policy or Policy()
     history: list[Past] = []
+    firsts: dict[str, Line | None] = {}
     report = _nothing(Trail())
     attempts = sorted(seen.trails)
     for n, number in enumerate(attempts):
@@ -160,6 +163,9 @@ def investigate(
         )
         if past is not None:
             history.append(past)
+            first = firsts.setdefault(past.root_key, report.first_error)
+            if report.action is Action.STOP:  # the first time it happened
+                report = replace(report, first_error=first)
     return report if len(attempts) <= 1 else _with_attempts(report, len(attempts))
 
 
@@ -267,17 +273,26 @@ def _judge(
         tasks_per_node=seen.per_node,
         progress=trail.progress(),
         silence=silence,
-        ended=not running or silence is not None,
+        ended=_has_ended(running, exit_code),
     )
     if not anomalies:
         return _nothing(trail), None
     diagnosis = diagnose(anomalies, job)
-    where = tuple(
-        dict.fromkeys(e.node for a in anomalies if a.cause is diagnosis.cause for e in a.evidence if e.node)
-    )
+    first = _first_error(diagnosis, sightings)
+    where = tuple(dict.fromkeys([*diagnosis.nodes, *_nodes_of(first)]))
     decision = decide(diagnosis, history, nodes=nodes, where=where, exit_code=exit_code)
     past = Past(diagnosis.root_key, diagnosis.cause, trail.furthest, nodes, where)
     return _report(diagnosis, decision, anomalies, trail, seen, sightings), past
+
+
+def _has_ended(running: bool, exit_code: int | None) -> bool | None:
+    if running:
+        return False
+    return True if exit_code is not None else None
+
+
+def _nodes_of(sighting: Sighting | None) -> tuple[str, ...]:
+    return (sighting.finding.node,) if sighting is not None and sighting.finding.node else ()
 
 
 def _silence(trail: Trail, silent_for: timedelta | None, now: datetime, policy: Policy) -> Silence | None:
@@ -359,10 +374,22 @@ def _first_error(diagnosis: Diagnosis, sightings: Sequence[Sighting]) -> Sightin
     candidates = [
         s for s in sightings if _place(s.finding) in shown and (s.finding.cause is diagnosis.cause)
     ] or [s for s in sightings if _place(s.finding) in shown]
+    for better in (_is_root, _is_specific):
+        candidates = [s for s in candidates if better(s.finding)] or candidates
     if diagnosis.cause in _APPLICATION:
         candidates = [s for s in candidates if s.finding.source is Source.JOB_LOG] or candidates
     order = {f"{e.where}:{e.signature}": n for n, e in enumerate(diagnosis.evidence)}
-    return min(candidates, key=lambda s: order[_place(s.finding)], default=None)
+    if any(s.finding.tag == "watchdog" for s in candidates):  # the odd one comes first there
+        return min(candidates, key=lambda s: order[_place(s.finding)])
+    return min(candidates, key=lambda s: (s.at, s.finding.file, s.finding.line), default=None)
+
+
+def _is_root(f: Finding) -> bool:
+    return f.role is Role.ROOT
+
+
+def _is_specific(f: Finding) -> bool:
+    return f.weight >= SPECIFIC
 
 
 def _place(f: Finding) -> str:

@@ -303,6 +303,8 @@ class LogReader:
         if step is None:
             return self._more_of_step(says.text, number, offset, events)
         if step.step == steplines.UNCOUNTED:
+            if self._step is not None and self._step.format != step.format:
+                return self._numbers_of_step(step, number, offset, events)
             self._uncounted += 1
         line = StepLine(
             step=step.step if step.step != steplines.UNCOUNTED else self._uncounted,
@@ -335,6 +337,14 @@ class LogReader:
             return False
         self._step = self._step.model_copy(update={**found, "line": number, "offset": offset})
         events.append(self._step)
+        return True
+
+    def _numbers_of_step(self, step: steplines.Step, number: int, offset: int, events: list[Event]) -> bool:
+        """A line without a count beside lines with one: it says more about the step that was counted last."""
+        if self._step is None:
+            return False
+        found = {"loss": step.loss, "grad_norm": step.grad_norm, "no_loss": step.no_loss}
+        events.append(self._step.model_copy(update={**found, "line": number, "offset": offset}))
         return True
 
     def _note(self, says: Speaker, whole: str, number: int, offset: int, events: list[Event]) -> None:

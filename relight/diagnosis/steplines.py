@@ -245,6 +245,13 @@ FORMATS: tuple[StepFormat, ...] = (
         _LOSS,
     ),
     _format(
+        "trainer-dict",
+        r"\{'loss': ",
+        r"\{'loss': (?P<took>\S)",
+        _f("loss", r"'loss': '?NUM"),
+        _f("grad_norm", r"'grad_norm': '?NUM"),
+    ),
+    _format(
         "train-loss",
         r"^(?:global_step|global step|[Ss]tep|[Ii]ter|[Ii]teration)\b[ :=]+\d",
         r"^(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]+\]?[:,]? )?(?:global[_ ]step|[Ss]tep|[Ii]ter|[Ii]teration)\b"

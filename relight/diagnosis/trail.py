@@ -124,6 +124,7 @@ class Trail(BaseModel):
             if self.last is not None and line.step == self.last.step:  # the rest of a record of many lines
                 self.throughput = line.throughput if line.throughput is not None else self.throughput
                 self.pace.observe(line, line.logged_at)
+                self.numbers.observe(line)
             return
         self.last = line
         self.furthest = line.step if self.furthest is None else max(self.furthest, line.step)

@@ -1,5 +1,5 @@
 """The reader: prefixes, tracebacks, cuts, long lines, carriage returns, escapes, junk."""
-# ruff: noqa: E501  (log lines are as long as they are)
+# ruff: noqa: E501
 
 import itertools
 import random

@@ -1,5 +1,5 @@
 """How frameworks print steps: the recorded formats, others like them, and lines that are none."""
-# ruff: noqa: E501  (log lines are as long as they are)
+# ruff: noqa: E501
 
 import json
 import math
