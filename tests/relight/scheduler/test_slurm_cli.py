@@ -365,7 +365,8 @@ def every_call(slurm: Scheduler, directory: Path) -> list[Callable[[], Awaitable
         lambda: slurm.submit(request(directory)), lambda: slurm.requeue_hold("1"),
         lambda: slurm.exclude_nodes("1", ["node01"]), lambda: slurm.set_comment("1", "x"),
         lambda: slurm.hold("1"), lambda: slurm.release("1"), lambda: slurm.cancel("1"),
-        lambda: slurm.find_by_comment("x"), lambda: slurm.drain_node("node01", "x"), lambda: slurm.resume_node("node01"),
+        lambda: slurm.find_by_comment("x"), lambda: slurm.drain_node("node01", "x"),
+        lambda: slurm.resume_node("node01"),
     ]  # fmt: skip
 
 
