@@ -161,7 +161,8 @@ class JobWatch:
                 return
             case Relation.NEWER:
                 self._change_attempt(info, seen, now, messages)
-            case Relation.OTHER if self._is_settled_requeue(seen):
+            case Relation.SAME if seen != self.attempt and not info.completing:
+                # It was read while the attempt before it was completing: then it had that one's submit time.
                 memory.attempt = seen
             case Relation.OLDER | Relation.OTHER:
                 if not self._told_other:
@@ -182,19 +183,6 @@ class JobWatch:
         elif info.state is not JobState.UNKNOWN:
             memory.running_since = None
             memory.nodes = memory.nodes or info.nodes
-
-    def _is_settled_requeue(self, seen: Attempt) -> bool:
-        """The known attempt was read while the one before it was completing: then it had its submit time.
-
-        A job under a reused id begins with restart count 0.
-        """
-        known = self.attempt
-        return (
-            (known.cluster, known.job_id, known.restart_count)
-            == (seen.cluster, seen.job_id, seen.restart_count)
-            and seen.restart_count > 0
-            and seen.submit_time > known.submit_time
-        )
 
     def _change_attempt(self, info: JobInfo, seen: Attempt, now: datetime, messages: list[Message]) -> None:
         """The job was requeued. What was read after the new attempt began belongs to that one."""
