@@ -76,14 +76,17 @@ class SlurmCliScheduler:
         Raises:
             InvalidRequest: a whole array of jobs has this id.
         """
-        found = await self._list([job_id])
+        try:
+            found = await self._list([job_id])
+        except NoSuchJob as error:
+            raise _unknown(job_id) from error
         if job_id in found:
             return found[job_id]
         if tasks := sorted(name for name in found if name.startswith(f"{job_id}_")):
             raise InvalidRequest(
                 f"job {job_id} is an array of jobs: name one of them, {tasks[0]} for example"
             )
-        raise NoSuchJob(f"squeue --jobs={job_id}: Slurm lists no such job")
+        raise _unknown(job_id)
 
     async def finished_job(self, job_id: str) -> JobInfo:
         """See the port."""
@@ -237,11 +240,15 @@ class SlurmCliScheduler:
         )
         for row in slurm_text.rows(listing, slurm_text.TEMPLATE_FIELDS, sep):
             return row
-        raise NoSuchJob(f"squeue --jobs={job_id}: Slurm lists no such job")
+        raise _unknown(job_id)
 
     async def _update(self, job_id: str, change: str) -> None:
         _check_changeable(job_id)
         await self._commands.run("scontrol", "update", f"JobId={job_id}", change)
+
+
+def _unknown(job_id: str) -> NoSuchJob:
+    return NoSuchJob(f"Slurm knows no job {job_id}: there never was one, or it was forgotten after its end")
 
 
 def _check_job(job_id: str) -> None:
