@@ -68,7 +68,7 @@ async def main() -> None:
     options = parser.parse_args()
     raw: dict[str, list[dict[str, float | str]]] = {}
     with (
-        SlurmCluster(nodes=4, gpus_per_node=0, slurmd_timeout=3) as slurm,
+        SlurmCluster(nodes=4, slurmd_timeout=3, message_timeout=2) as slurm,
         tempfile.TemporaryDirectory() as scratch,
         Lab(Path(scratch), slurm) as lab,
     ):
