@@ -11,11 +11,12 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from relight.cli.devserver import DevServer
+from relight.cli.devserver import FAST, DevServer, find_temporal
 from relight.contracts import RecoveryOutcome, TrainingJob
-from relight.contracts.ids import MONITOR_WORKFLOW, RECOVERY_WORKFLOW, recovery_id
+from relight.contracts.ids import MONITOR_WORKFLOW, RECOVERY_WORKFLOW, SEARCH_ATTRIBUTES, recovery_id
 from relight.contracts.messages import (
     MonitorInput,
     MonitorResult,
@@ -124,6 +125,7 @@ class Lab:
             history = await handle.fetch_history()
             kind = "recovery" if handle.id.startswith("recover:") else "monitor"
             text = re.sub(r'"identity": ?"[^"]*"', '"identity":"recorded"', history.to_json())
+            text = re.sub(r'"stackTrace": ?"(?:[^"\\]|\\.)*"', '"stackTrace":""', text)
             (HISTORIES / f"{name}.{n}.{kind}.json").write_text(text + "\n")
 
 
@@ -141,8 +143,7 @@ def world() -> Iterator[World]:
         yield World()
 
 
-async def _lab(server: DevServer, world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
-    client = await connect(server)
+async def _lab(client: Client, world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
     queue = uuid.uuid4().hex[:8]
     save = bool(request.config.getoption("--save-histories", default=False))
     async with worker(client, queue, world):
@@ -152,7 +153,7 @@ async def _lab(server: DevServer, world: World, request: pytest.FixtureRequest) 
 
 @pytest.fixture
 async def lab(server: DevServer, world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
-    async for one in _lab(server, world, request):
+    async for one in _lab(await connect(server), world, request):
         yield one
 
 
@@ -160,8 +161,22 @@ async def lab(server: DevServer, world: World, request: pytest.FixtureRequest) -
 async def small_lab(
     small_server: DevServer, world: World, request: pytest.FixtureRequest
 ) -> AsyncIterator[Lab]:
-    async for one in _lab(small_server, world, request):
+    async for one in _lab(await connect(small_server), world, request):
         yield one
+
+
+@pytest.fixture
+async def memory_lab(world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    """On a server of its own that keeps everything in memory: the file would be what is measured."""
+    options = [o for name, value in FAST.items() for o in ("--dynamic-config-value", f"{name}={value}")]
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter,
+        dev_server_existing_path=str(find_temporal()),
+        dev_server_extra_args=options,
+        search_attributes=SEARCH_ATTRIBUTES,
+    ) as env:
+        async for one in _lab(env.client, world, request):
+            yield one
 
 
 async def _end_open_workflows(client: Client, queue: str) -> None:

@@ -98,8 +98,9 @@ async def test_shuffled_duplicated_signals_through_renewals(small_lab: Lab, seed
 
 
 @pytest.mark.timeout(240)
-async def test_twenty_thousand_signals_none_lost(lab: Lab) -> None:
+async def test_twenty_thousand_signals_none_lost(memory_lab: Lab) -> None:
     """On a server with Temporal's own limits: 10,000 signals and a suggested 4,096 events a run."""
+    lab = memory_lab
     monitor = await lab.watch()
     bursts, burst = 200, 100
     refused = 0
