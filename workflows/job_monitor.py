@@ -225,11 +225,9 @@ class TrainingJobMonitor:
         return "next look at the scheduler"
 
     def _read_mail(self) -> None:
+        self._memory.count_signals(sum(name in _MESSAGES for name, _ in self._mail))
         while self._mail:
-            name, message = self._mail.popleft()
-            if name in _MESSAGES:
-                self._memory.count_signal()
-            self._hear(name, message)
+            self._hear(*self._mail.popleft())
 
     def _hear(self, name: str, message: Model | None) -> None:
         memory, now = self._memory, workflow.now()

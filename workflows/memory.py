@@ -80,6 +80,8 @@ class Memory:
     def __init__(self, job: TrainingJob, state: MonitorState) -> None:
         self.job = job
         self.state = state
+        self._seen = set(state.seen)
+        """The same as `state.seen`, for looking up: thousands of signals may come at once."""
         self.forwards: list[Forward] = []
         """To be sent before the monitor renews itself."""
 
@@ -141,9 +143,9 @@ class Memory:
 
     # Messages
 
-    def count_signal(self) -> None:
-        """A signal came, whatever it says."""
-        self._set(signals=self.state.signals + 1)
+    def count_signals(self, count: int) -> None:
+        """So many signals came, whatever they say."""
+        self._set(signals=self.state.signals + count)
 
     def hear_malformed(self) -> None:
         """A signal came whose payload says nothing that can be understood."""
@@ -151,14 +153,14 @@ class Memory:
 
     def hear_anomaly(self, anomaly: Anomaly, now: datetime) -> None:
         """Takes an anomaly in: once, if it is about an attempt that still matters."""
-        if anomaly.anomaly_id in self.state.seen:
+        if anomaly.anomaly_id in self._seen:
             self._set(duplicates=self.state.duplicates + 1)
             return
-        self._set(seen=(*self.state.seen, anomaly.anomaly_id)[-MAX_SEEN:])
         how = relation(self.job.attempt, anomaly.attempt)
         record = self.open_recovery
-        if how is Relation.OLDER or (how is Relation.OTHER and record is None):
-            self._set(stale=self.state.stale + 1)
+        stale = how is Relation.OLDER or (how is Relation.OTHER and record is None)
+        self._set(seen=self._remember(anomaly.anomaly_id), stale=self.state.stale + stale)
+        if stale:
             return
         anomaly = anomaly.model_copy(
             update={
@@ -287,7 +289,7 @@ class Memory:
 
     def _hear_fault_found(self, anomaly: Anomaly, info: JobInfo, seen: Attempt, now: datetime) -> None:
         outcomes = [r.outcome for r in self.state.ended_recoveries if r.outcome and _is_of(r, seen)]
-        heard_before = anomaly.anomaly_id in self.state.seen
+        heard_before = anomaly.anomaly_id in self._seen
         if outcomes and info.state.is_failure and not self.state.active:
             last = outcomes[-1]
             if heard_before or last.outcome in {Outcome.REJECTED, Outcome.EXPIRED}:
@@ -414,6 +416,15 @@ class Memory:
         elif report.state is not JobState.PREEMPTED and self.state.settle_until is None:
             # It failed, and no anomaly says why yet: ask the scheduler, in case none comes.
             self._look_soon(now)
+
+    def _remember(self, anomaly_id: str) -> tuple[str, ...]:
+        """The ids that have been seen, with this one; beyond a bound the oldest is forgotten."""
+        seen = self.state.seen
+        if len(seen) >= MAX_SEEN:
+            self._seen.discard(seen[0])
+            seen = seen[1:]
+        self._seen.add(anomaly_id)
+        return (*seen, anomaly_id)
 
     def _put(self, anomaly: Anomaly) -> None:
         inbox = [*self.state.inbox, anomaly]

@@ -166,7 +166,7 @@ async def small_lab(
 
 
 @pytest.fixture
-async def memory_lab(world: World, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+async def memory_client() -> AsyncIterator[Client]:
     """On a server of its own that keeps everything in memory: the file would be what is measured."""
     options = [o for name, value in FAST.items() for o in ("--dynamic-config-value", f"{name}={value}")]
     async with await WorkflowEnvironment.start_local(
@@ -175,8 +175,15 @@ async def memory_lab(world: World, request: pytest.FixtureRequest) -> AsyncItera
         dev_server_extra_args=options,
         search_attributes=SEARCH_ATTRIBUTES,
     ) as env:
-        async for one in _lab(env.client, world, request):
-            yield one
+        yield env.client
+
+
+@pytest.fixture
+async def memory_lab(
+    memory_client: Client, world: World, request: pytest.FixtureRequest
+) -> AsyncIterator[Lab]:
+    async for one in _lab(memory_client, world, request):
+        yield one
 
 
 async def _end_open_workflows(client: Client, queue: str) -> None:
