@@ -42,7 +42,7 @@ def write_log(path: Path, size: int) -> None:
 def patterns() -> list[str]:
     """What relight's scan looks for."""
     found = [s.pattern for s in Catalogue.load()]
-    found += [f.trigger for f in steplines.FORMATS] + list(phases.TRIGGERS)
+    found += [t for f in steplines.FORMATS for t in f.triggers] + list(phases.TRIGGERS)
     return [re.sub(r"\(\?P<\w+>", "(?:", p) for p in found]
 
 

@@ -14,6 +14,8 @@ from relight.diagnosis.engine import compile_patterns
 
 STEP = -1
 """The line may be a step line."""
+STEP_WORD = -6
+"""As `STEP`, and the match ends right before the number."""
 PHASE = -2
 TRACE = -3
 """The line may begin a Python traceback."""
@@ -58,8 +60,11 @@ class Matcher:
         self._order = {n: (-s.weight, s.role is not Kind.BENIGN, n) for n, s in enumerate(self.signatures)}
         self.dull = frozenset(n for n, s in enumerate(self.signatures) if s.role is Kind.BENIGN)
         """Numbers that say nothing when no other is with them."""
-        extra: list[tuple[int, str]] = [(STEP, f.trigger) for f in steps]
-        extra += [(STEP, trigger) for _, trigger, _, _ in steplines.DETAILS]
+        triggers = [alternative for f in steps for alternative in f.triggers]
+        triggers += [trigger for _, trigger, _, _ in steplines.DETAILS]
+        extra: list[tuple[int, str]] = [
+            (STEP_WORD if t == steplines.STEP_WORD else STEP, t) for t in dict.fromkeys(triggers)
+        ]
         extra += [(PHASE, t) for t in phases.TRIGGERS]
         extra += [(TRACE, r"Traceback \(most recent call last\)"), (COLOUR, r"\x1b\[")]
         extra += [(NOTE, n) for n in NOTES]

@@ -15,7 +15,7 @@ from relight.contracts import Cause, Role, Source, Symptom
 from relight.diagnosis import phases, steplines
 from relight.diagnosis.catalogue import Catalogue, Kind, Names, Signature
 from relight.diagnosis.findings import Event, Finding, PhaseLine, StepLine
-from relight.diagnosis.matcher import COLOUR, NOTE, PHASE, STEP, TRACE, Match, matcher_for
+from relight.diagnosis.matcher import COLOUR, NOTE, PHASE, STEP, STEP_WORD, TRACE, Match, matcher_for
 from relight.diagnosis.prefix import Speaker, speaker, strip_ansi
 from relight.diagnosis.stamps import Stamps
 from relight.diagnosis.tracebacks import BEGIN, Failure, Tracebacks, key
@@ -25,7 +25,8 @@ BLOCK = 1 << 20
 """Bytes scanned at once; larger pieces are cut, so that memory stays bounded."""
 MAX_NODES = 65536
 MAX_ATTEMPTS = 1000
-_ONLY_STEP = {STEP}
+_ONLY_STEP = {STEP, STEP_WORD}
+_STEP_WORD = re.compile(steplines.STEP_WORD.encode())
 
 _NODELIST = re.compile(r"SLURM_(?:JOB_|STEP_)?NODELIST=(?P<list>\S{1,4000})")
 _PER_NODE = re.compile(
@@ -106,6 +107,9 @@ class LogReader:
         self._ranks: dict[int, str] = {}
         self._step: StepLine | None = None
         self._step_token = b""
+        """What the last step looks like in the line of another rank."""
+        self._step_tail = b""
+        """The part of it after the word `step`."""
         self._uncounted = 0
         self.attempt_nodes: dict[int, tuple[str, ...]] = {0: self._nodes} if self._nodes else {}
         """The nodes of each attempt that the log itself announces."""
@@ -173,27 +177,31 @@ class LogReader:
         source = original if original is not None else lines
         dull = self._matcher.dull
         counted_to, number = 0, self.line
-        at, end, n, last = 0, len(lines), 0, len(hits)
+        at, end, n, last, passed = 0, len(lines), 0, len(hits), -1
         while at < end:
             open_ = self._tracebacks.any_open
             if open_:
-                start, look = at, at
-            elif n < last:
+                start = look = at
+            else:
+                # With thousands of ranks most lines repeat the step that another rank has just printed.
+                tail = self._step_tail
+                while n < last and tail and hits[n][1] == STEP_WORD and lines.startswith(tail, hits[n][0]):
+                    passed = hits[n][0]
+                    n += 1
+                if n == last:
+                    return
                 look = hits[n][0] - 1
                 start = lines.rfind(b"\n", at, look) + 1 or at
-            else:
-                return
             stop = lines.find(b"\n", look)
             if stop < 0:
                 stop = end
-            numbers: set[int] = set()
+            numbers: set[int] = {STEP_WORD} if passed > start else set()
             while n < last and hits[n][0] <= stop + 1:
                 if hits[n][0] > start:
                     numbers.add(hits[n][1])
                 n += 1
-            # With thousands of ranks most lines repeat the step that another rank has just printed.
             repeats = (
-                numbers == _ONLY_STEP
+                numbers <= _ONLY_STEP
                 and self._step_token != b""
                 and lines.find(self._step_token, start, min(stop, start + self._max_line)) >= 0
             )
@@ -224,7 +232,8 @@ class LogReader:
         if match is not None:
             self._found(match, failure, says, number, offset, whole, events)
             return
-        if STEP in numbers and self._found_step(says, number, offset, whole, events):
+        if numbers & _ONLY_STEP and self._found_step(says, number, offset, whole, events):
+            self._step_tail = _tail(raw, self._step_token)
             return
         if PHASE in numbers and (phase := phases.parse(says.text)) is not None:
             form, m = phase
@@ -281,7 +290,7 @@ class LogReader:
                 line=number,
                 offset=offset,
                 text=whole,
-                logged_at=self._stamps.read(says.text) or self._stamps.read(whole),
+                logged_at=self._stamps.read(whole),
                 node=node,
                 rank=rank,
                 gpu=groups.get("gpu") or says.gpu,
@@ -427,6 +436,16 @@ _XID_ROLES = {
 
 def _plain(s: Signature) -> tuple[Role, Cause, bool, bool, str]:
     return _ROLES[s.role], s.cause, s.hold_out, s.retryable, s.says
+
+
+def _tail(raw: bytes, token: bytes) -> bytes:
+    """What follows the last `step` in the token as it stands in the line; empty if there is none."""
+    start = raw.find(token) if token else -1
+    if start < 0:
+        return b""
+    end = start + len(token)
+    words = [m.end() for m in _STEP_WORD.finditer(raw, start, end)]
+    return raw[words[-1] : end] if words and words[-1] < end else b""
 
 
 def _expand(text: str) -> tuple[str, ...]:

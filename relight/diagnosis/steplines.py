@@ -12,14 +12,17 @@ from relight.diagnosis.engine import why_not
 
 _NUM = r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf|Infinity)"
 
+STEP_WORD = r"[Ss]tep[ =:]"
+"""The trigger of most formats. It ends right before the number: what follows tells if the step is new."""
+
 
 @dataclass(frozen=True)
 class StepFormat:
     """One way to print a step."""
 
     name: str
-    trigger: str
-    """For Hyperscan: a short expression that every such line contains."""
+    triggers: tuple[str, ...]
+    """For Hyperscan: short expressions, one of which every such line contains."""
     pattern: re.Pattern[str]
     fields: tuple[tuple[str, re.Pattern[str], float], ...] = ()
     """Field name, where to find it in the line, and the factor to seconds (or 1)."""
@@ -54,13 +57,14 @@ def _f(name: str, pattern: str, factor: float = 1.0) -> tuple[str, re.Pattern[st
 
 def _format(
     name: str,
-    trigger: str,
+    trigger: str | tuple[str, ...],
     pattern: str,
     *fields: tuple[str, re.Pattern[str], float],
     always_loss: bool = False,
     loose: bool = False,
 ) -> StepFormat:
-    return StepFormat(name, trigger, re.compile(pattern), fields, always_loss, loose)
+    triggers = (trigger,) if isinstance(trigger, str) else trigger
+    return StepFormat(name, triggers, re.compile(pattern), fields, always_loss, loose)
 
 
 _LOSS = _f(
@@ -97,12 +101,12 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "deepspeed",
-        r"\bstep=\d+, skipped=",
+        STEP_WORD,
         r"\bstep=(?P<step>\d+), skipped=(?P<skipped_total>\d+)",
     ),
     _format(
         "torchtitan",
-        r"INFO - step: ",
+        STEP_WORD,
         r"INFO - step: +(?P<step>[\d,]+)  +",
         _f("loss", r"loss: +NUM"),
         _f("grad_norm", r"grad_norm: +NUM"),
@@ -120,7 +124,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "maxtext",
-        r"completed step: ",
+        STEP_WORD,
         r"completed step: (?P<step>\d+), seconds: ",
         _f("step_seconds", r"seconds: NUM"),
         _f("throughput", r"Tokens/s/device: NUM"),
@@ -136,7 +140,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "olmo",
-        r"\[step=\d",
+        STEP_WORD,
         r"\[step=(?P<step>\d+)(?:/(?P<total>\d+))?(?:,epoch=\d+(?:/\d+)?)?\]",
         _f("loss", r"CrossEntropyLoss=NUM"),
         _f("throughput", r"tokens_per_second=NUM"),
@@ -161,7 +165,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "litgpt",
-        r"iter \d+ \| step \d",
+        STEP_WORD,
         r"\biter \d+ \| step (?P<step>\d+)\b",
         _f("loss", r"loss train \(curr\): NUM"),
         _f("loss", r"loss train: NUM"),
@@ -206,7 +210,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "returnn",
-        r"^ep \d+ train, step \d",
+        STEP_WORD,
         r"\bep (?P<epoch>\d+) train, step (?P<step>\d+), ",
         _f("loss", r"\bce(?:_\d+)? NUM"),
         _f("step_seconds", r"NUM sec/step"),
@@ -214,7 +218,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "prismatic",
-        r"\] Global Step \d",
+        STEP_WORD,
         r"\bGlobal Step (?P<step>\d+)",
         _f("loss", r"Loss :: NUM"),
         _f("throughput", r"NUM(?:s/it|it/s)"),
@@ -222,7 +226,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "nemo",
-        r"global_step[:=] ?\d",
+        STEP_WORD,
         r"\bglobal_step[:=] ?(?P<step>\d+)",
         _f("loss", r"(?:train|reduced_train)_loss[:=] ?NUM"),
         _f("step_seconds", r"train_step_timing in s[:=] ?NUM"),
@@ -253,7 +257,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "train-loss",
-        r"^(?:global_step|global step|[Ss]tep|[Ii]ter|[Ii]teration)\b[ :=]+\d",
+        (STEP_WORD, r"^[Ii]ter(?:ation)?\b[ :=]+\d"),
         r"^(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]+\]?[:,]? )?(?:global[_ ]step|[Ss]tep|[Ii]ter|[Ii]teration)\b"
         r" ?[:=]? ?"
         r"(?P<step>\d+)(?: ?/ ?(?P<total>\d+))?(?![\d:.]\d|\d)(?P<rest>.*)",
@@ -275,7 +279,7 @@ FORMATS: tuple[StepFormat, ...] = (
     ),
     _format(
         "step-anywhere",
-        r"\b[Ss]tep[ =:]+\d+\b.{0,40}[Ll]oss",
+        STEP_WORD,
         r"\b(?:global_)?[Ss]tep ?[=:]? ?(?P<step>\d+)(?: ?/ ?(?P<total>\d+))?\b.{0,40}?[Ll]oss",
         _f("throughput", r"(?:tokens_per_second=|tps:? )NUM"),
         _f("step_seconds", r"NUM ?s/it"),
@@ -319,7 +323,7 @@ def custom(pattern: str) -> StepFormat:
         raise ValueError("the pattern needs a group (?P<step>\\d+)")
     if reason := why_not(pattern):
         raise ValueError(f"the pattern cannot be used: {reason}")
-    return StepFormat("custom", pattern, compiled)
+    return StepFormat("custom", (pattern,), compiled)
 
 
 _PACE_OR_LOSS = re.compile(r"(?i)loss|s/it|it/s|tok|time|grad|lr\b|acc|^\s*$")
@@ -365,10 +369,19 @@ def parse(text: str, formats: tuple[StepFormat, ...] = FORMATS) -> Step | None:
             data_seconds=values.get("data_seconds"),
             throughput=values.get("throughput"),
             skipped=int(skipped) if skipped is not None else None,
-            token=text[m.start() : m.end() + 1] if rest is None and m.end() < len(text) else "",
+            token=_token(m, text),
             no_loss=bad_loss or (form.always_loss and "loss" not in values) or values.get("nan", 0) > 0,
         )
     return None
+
+
+def _token(m: re.Match[str], text: str) -> str:
+    """The match up to the character after the number, if there is one that ends it."""
+    end = m.end("step") if m.groupdict().get("step") else m.end("micro") if m.groupdict().get("micro") else -1
+    after = text[end : end + 2] if end >= 0 else ""
+    if not after or after[0].isdigit() or (after[0] in ",." and after[1:].isdigit()):
+        return ""
+    return text[m.start() : end + 1]
 
 
 def detail(text: str) -> dict[str, float]:

@@ -21,7 +21,11 @@ def test_there_are_enough_signatures_and_nothing_is_left_out() -> None:
 
 def test_the_engine_takes_every_pattern() -> None:
     compile_patterns(
-        [*(s.pattern for s in CATALOGUE), *(f.trigger for f in steplines.FORMATS), *phases.TRIGGERS]
+        [
+            *(s.pattern for s in CATALOGUE),
+            *(t for f in steplines.FORMATS for t in f.triggers),
+            *phases.TRIGGERS,
+        ]
     )
 
 
