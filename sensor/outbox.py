@@ -27,7 +27,9 @@ LONGEST_BACKOFF = 5.0
 RPC_TIMEOUT = timedelta(seconds=5)
 
 _HOPELESS = {RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION}
-"""Temporal will never take this very signal (too large, or too many for one run)."""
+"""Temporal will never take this very signal (too large, for example)."""
+_FULL = "execution limit"
+"""What Temporal says when one run has as many signals as it may have: the monitor's next run takes more."""
 
 
 class Outbox:
@@ -129,4 +131,6 @@ def _undeliverable(error: RPCError) -> str | None:
     """Why this signal can never arrive; None if a later try may succeed."""
     if error.status is RPCStatusCode.NOT_FOUND and "namespace" not in error.message.lower():
         return "ended"
+    if _FULL in error.message.lower():
+        return None
     return "refused" if error.status in _HOPELESS else None

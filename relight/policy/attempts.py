@@ -1,6 +1,5 @@
 """How attempts of a job relate, and when a recovery must step back because somebody else moved first."""
 
-from datetime import timedelta
 from enum import StrEnum
 
 from relight.contracts import Attempt, JobState
@@ -18,17 +17,13 @@ class Relation(StrEnum):
     """Another job, also when Slurm gave it the same id."""
 
 
-SETTLING = timedelta(hours=1)
-"""How long after a requeue its submit time may still change: until the old attempt has left its nodes."""
-
-
 def relation(known: Attempt, seen: Attempt) -> Relation:
     """How `seen` relates to `known`.
 
     Slurm counts restarts up on every requeue, so a higher count is the same job later. It changes the submit
-    time too, but only once the old attempt has left its nodes (seen on 22.05.8): the same restarted attempt
-    can be seen with two submit times. Apart from that, an equal count with another submit time is another
-    job under a reused id.
+    time too, but only once the old attempt has left its nodes (seen on 22.05.8): until then the restarted
+    attempt has the submit time of the one before, which may be days old. So an equal count above zero is the
+    same execution. A job under a reused id begins with count zero and a submit time of its own.
     """
     if (seen.cluster, seen.job_id) != (known.cluster, known.job_id):
         return Relation.OTHER
@@ -36,9 +31,9 @@ def relation(known: Attempt, seen: Attempt) -> Relation:
         return Relation.NEWER
     if seen.restart_count < known.restart_count:
         return Relation.OLDER
-    apart = abs(seen.submit_time - known.submit_time)
-    restarted = known.restart_count > 0 and apart <= SETTLING
-    return Relation.SAME if restarted or not apart else Relation.OTHER
+    if known.restart_count > 0 or seen.submit_time == known.submit_time:
+        return Relation.SAME
+    return Relation.OTHER
 
 
 def same_execution(known: Attempt, seen: Attempt) -> bool:

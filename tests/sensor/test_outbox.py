@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from relight.cli.devserver import DevServer
 from relight.contracts import Attempt, TrainingJob
 from sensor.messages import Message
-from sensor.outbox import Outbox
+from sensor.outbox import Outbox, _undeliverable
 from sensor.store import Store
 from tests.sensor.conftest import told, until, watch
 from tests.sensor.making import START
@@ -129,3 +130,18 @@ async def test_what_a_killed_sensor_left_is_sent_by_the_next(
     assert [a["n"] for _, a in await told(handle)] == [1, 2, 3]
     sending.task.cancel()
     await asyncio.gather(sending.task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "why"),
+    [
+        (RPCStatusCode.NOT_FOUND, "workflow execution already completed", "ended"),
+        (RPCStatusCode.NOT_FOUND, "Namespace default is not found.", None),
+        (RPCStatusCode.INVALID_ARGUMENT, "Blob data size exceeds limit.", "refused"),
+        (RPCStatusCode.INVALID_ARGUMENT, "exceeded workflow execution limit for signal events", None),
+        (RPCStatusCode.UNAVAILABLE, "connection refused", None),
+    ],
+)
+def test_only_what_can_never_arrive_is_given_up(status: RPCStatusCode, message: str, why: str | None) -> None:
+    """A full run is followed by another one, which takes the signal."""
+    assert _undeliverable(RPCError(message, status, b"")) == why

@@ -20,7 +20,9 @@ SECOND = attempt(1)
         (SECOND, FIRST, Relation.OLDER),
         (FIRST, attempt(0, submitted=T0 + timedelta(seconds=9)), Relation.OTHER),
         (SECOND, attempt(1, submitted=SECOND.submit_time + timedelta(seconds=9)), Relation.SAME),
-        (SECOND, attempt(1, submitted=SECOND.submit_time + timedelta(days=9)), Relation.OTHER),
+        # Read while the first attempt, submitted days ago, was completing; then settled. Or the other way.
+        (SECOND, attempt(1, submitted=SECOND.submit_time + timedelta(days=9)), Relation.SAME),
+        (attempt(1, submitted=SECOND.submit_time + timedelta(days=9)), SECOND, Relation.SAME),
         (FIRST, attempt(0, job_id="1"), Relation.OTHER),
         (FIRST, FIRST.model_copy(update={"cluster": "elsewhere"}), Relation.OTHER),
         # A requeue always has a later submit time too, but the count alone says that it is the same job.
