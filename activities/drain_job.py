@@ -16,6 +16,7 @@ from activities.common import (
     relate,
     scheduler_errors,
 )
+from activities.snapshot_job import how_to_submit
 from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import DrainInput, DrainResult
@@ -30,6 +31,8 @@ from relight.scheduler.port import (
 
 log = structlog.get_logger("activities")
 
+USER_HOLDS = ("JobHeldUser", "JobHeldAdmin")
+"""Reasons of a running job that somebody put on hold: it shall not start again."""
 WAITING = (JobState.PENDING, JobState.COMPLETING)
 """Of a requeued job: it is in the queue, or its old attempt still leaves the nodes."""
 SETTLE_SECONDS = 20.0
@@ -52,6 +55,7 @@ async def drain_job(context: Context, given: DrainInput) -> DrainResult:
             try:
                 info = await read_job(context.scheduler, given.attempt.job_id)
             except NoSuchJob:
+                await how_to_submit(context, given.attempt)
                 return _submit_anew(given, "the scheduler has forgotten the job")
             return await _drain(context, given, info)
 
@@ -66,6 +70,8 @@ async def _drain(context: Context, given: DrainInput, info: JobInfo) -> DrainRes
         return _submit_anew(given, "an earlier try cancelled it, since the scheduler cannot requeue it")
     if info.state in ENDED_BY_OTHERS or info.state is JobState.PENDING:
         raise _changed(given, info)
+    if info.reason in USER_HOLDS and info.state in (JobState.RUNNING, JobState.SUSPENDED):
+        raise attempt_changed(f"somebody holds job {info.job_id} ({in_words(info)}): it is left alone")
     if not info.requeueable:
         return await _cancel(context, given, info, "it was submitted as not requeueable")
     try:
@@ -182,6 +188,8 @@ def _runs_again(given: DrainInput, info: JobInfo, note: str = "") -> DrainResult
 
 async def _cancel(context: Context, given: DrainInput, info: JobInfo, why: str) -> DrainResult:
     """The job cannot be requeued: it is ended, and `resubmit` submits it anew from its saved script."""
+    # Whatever could keep it from being submitted again must show before it is ended.
+    await how_to_submit(context, given.attempt)
     if info.state.is_over or info.state is JobState.COMPLETING:
         return _submit_anew(given, why)
     # The mark comes first: a later try must know that the cancelled job is our doing.

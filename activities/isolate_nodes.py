@@ -8,8 +8,10 @@ from collections.abc import Collection, Mapping
 from temporalio.exceptions import ApplicationError
 
 from activities.common import Context, heartbeats, scheduler_errors
-from relight.contracts import JobInfo, NodeInfo
+from activities.snapshot_job import how_to_submit
+from relight.contracts import NodeInfo
 from relight.contracts.steps import TOO_FEW_NODES, IsolateInput, IsolateResult
+from relight.scheduler.port import NoSuchJob
 
 
 async def isolate_nodes(context: Context, given: IsolateInput) -> IsolateResult:
@@ -20,27 +22,32 @@ async def isolate_nodes(context: Context, given: IsolateInput) -> IsolateResult:
     """
     async with heartbeats():
         with scheduler_errors():
-            info = await context.scheduler.job(given.job.attempt.job_id)
+            try:
+                info = await context.scheduler.job(given.job.attempt.job_id)
+                needed, own = info.num_nodes, info.excluded_nodes
+            except NoSuchJob:  # forgotten: it is submitted anew, from what was saved
+                request = await how_to_submit(context, given.job.attempt)
+                needed, own = request.nodes, request.excluded_nodes
             nodes = await context.scheduler.nodes()
-    excluded = tuple(sorted({*info.excluded_nodes, *(n for n in given.nodes if n in nodes)}))
+    excluded = tuple(sorted({*own, *(n for n in given.nodes if n in nodes)}))
     dropped = tuple(n for n in given.nodes if n not in nodes)
-    check_enough(info, nodes, excluded)
+    check_enough(needed, nodes, excluded)
 
     parts = [f"the next attempt runs on none of: {', '.join(excluded) or 'no node is excluded'}"]
-    if info.excluded_nodes:
-        parts.append(f"its owner excluded {', '.join(info.excluded_nodes)}")
+    if own:
+        parts.append(f"its owner excluded {', '.join(own)}")
     if dropped:
         parts.append(f"unknown to the scheduler and left out: {', '.join(dropped)}")
     return IsolateResult(excluded_nodes=excluded, dropped=dropped, summary="; ".join(parts))
 
 
-def check_enough(info: JobInfo, nodes: Mapping[str, NodeInfo], excluded: Collection[str]) -> None:
+def check_enough(num_nodes: int, nodes: Mapping[str, NodeInfo], excluded: Collection[str]) -> None:
     """Makes sure that enough nodes are left, busy ones included: they become free some day.
 
     Raises:
         ApplicationError: `TooFewNodes`, with the numbers.
     """
-    needed = max(info.num_nodes, 1)
+    needed = max(num_nodes, 1)
     up = [n for n in nodes.values() if not n.is_lost and not n.is_drained]
     left = [n for n in up if n.name not in excluded]
     if len(left) < needed:

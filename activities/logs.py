@@ -56,7 +56,7 @@ def find_logs(job: TrainingJob, info: JobInfo | None) -> tuple[str, ...]:
     outputs = [str(path) for path in log_files(info)] if info else []
     found: dict[str, float] = {}
     for pattern in (*outputs, *job.log_paths):
-        names = [pattern] if Path(pattern).exists() else glob(pattern, recursive=True)  # noqa: PTH207 - absolute
+        names = [pattern] if Path(pattern).exists() else glob(pattern)  # noqa: PTH207 - absolute
         for name in names:
             try:
                 stat = Path(name).stat()

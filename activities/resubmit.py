@@ -15,11 +15,10 @@ from activities.common import (
     in_words,
     now,
     read_job,
-    refused,
     relate,
     scheduler_errors,
 )
-from activities.snapshot_job import load_snapshot
+from activities.snapshot_job import how_to_submit
 from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import LogMark, ResubmitInput, ResubmitResult
@@ -100,14 +99,7 @@ async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
     if found := await _find_submitted(context, given):
         return _result(given, found, marks, f"an earlier try submitted job {found.job_id}")
 
-    request = await asyncio.to_thread(load_snapshot, context.settings, given.failed_attempt)
-    if request is None:
-        if old is None:
-            raise refused(
-                f"how job {old_id} was submitted is not known: its script was not saved under "
-                f"{context.settings.state_dir}, and the scheduler has forgotten it; submit it by hand"
-            )
-        request = await context.scheduler.submit_template(old_id)
+    request = await how_to_submit(context, given.failed_attempt)
     lost = await _lost_nodes(context, given)
     excluded = tuple(sorted({*request.excluded_nodes, *given.excluded_nodes, *lost}))
     request = request.model_copy(

@@ -10,12 +10,20 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from activities import store
-from activities.common import Context, attempt_changed, heartbeats, in_words, relate, scheduler_errors
+from activities.common import (
+    Context,
+    attempt_changed,
+    heartbeats,
+    in_words,
+    refused,
+    relate,
+    scheduler_errors,
+)
 from relight.config import Settings
 from relight.contracts import Attempt
 from relight.contracts.steps import PollInput
 from relight.policy.attempts import Relation
-from relight.scheduler.port import SubmitRequest
+from relight.scheduler.port import SchedulerError, SubmitRequest
 
 
 async def snapshot_job(context: Context, given: PollInput) -> str:
@@ -37,6 +45,32 @@ async def snapshot_job(context: Context, given: PollInput) -> str:
     path = _path(context.settings, info.attempt(job.attempt.cluster))
     await asyncio.to_thread(store.write, path, request.model_dump_json(indent=1))
     return f"saved how to submit job {job.attempt.job_id} again ({len(request.script)} characters of script)"
+
+
+async def how_to_submit(context: Context, attempt: Attempt) -> SubmitRequest:
+    """What it takes to submit this job anew: the saved copy, or else what the scheduler still tells.
+
+    Raises:
+        ApplicationError: `Refused` if neither is to be had, or for a part of a job: only the whole array or
+            heterogeneous job could be submitted, next to parts that may be running.
+    """
+    if not attempt.job_id.isdecimal():
+        raise refused(
+            f"job {attempt.job_id} is a part of a larger job (an array, or a heterogeneous job): it can be "
+            "requeued, but not be submitted anew by itself; submit it by hand"
+        )
+    request = await asyncio.to_thread(load_snapshot, context.settings, attempt)
+    if request is not None:
+        return request
+    try:
+        return await context.scheduler.submit_template(attempt.job_id)
+    except SchedulerError as error:
+        if error.retryable:
+            raise
+        raise refused(
+            f"how job {attempt.job_id} was submitted is not known: its script was not saved under "
+            f"{context.settings.state_dir}, and the scheduler does not give it ({error}); submit it by hand"
+        ) from error
 
 
 def load_snapshot(settings: Settings, attempt: Attempt) -> SubmitRequest | None:

@@ -46,8 +46,10 @@ def opted_in(info: JobInfo, cluster: str, settings: Settings) -> TrainingJob | N
 def _ours(info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings) -> TrainingJob:
     logs = asked.get("logs", [])
     logs = [logs] if isinstance(logs, str) else logs
-    if not isinstance(logs, list) or not all(isinstance(p, str) for p in logs) or len(logs) > MAX_LOGS:
+    if not isinstance(logs, list) or len(logs) > MAX_LOGS:
         raise BadRequest(f"'logs' is not a glob or a list of at most {MAX_LOGS} globs")
+    if not all(isinstance(p, str) and len(p) <= 4096 and _printable(p) for p in logs):
+        raise BadRequest("a glob of 'logs' is not a text")
     checkpoints = _text(asked, "checkpoints")
     try:
         policy = settings.policy(_text(asked, "policy") or "default")
@@ -112,9 +114,14 @@ def _mode(asked: str, settings: Settings) -> Mode:
 
 def _text(asked: dict[str, Any], key: str) -> str:
     value = asked.get(key, "")
-    if not isinstance(value, str) or len(value) > 4096:
+    if not isinstance(value, str) or len(value) > 4096 or not _printable(value):
         raise BadRequest(f"{key!r} is not a text")
     return value
+
+
+def _printable(text: str) -> bool:
+    """JSON can escape what no file name and no message can carry: NUL, and half a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _absolute(path: str, info: JobInfo) -> str:

@@ -4,10 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import structlog
+
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.findings import Event, StepLine
 from relight.diagnosis.reader import LogReader
 from sensor.follow import Chunk, Follower, Position
+
+log = structlog.get_logger("sensor.reading")
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,23 @@ class JobLogs:
         look = self._follower.look(monotonic)
         reading = Reading(troubles=look.troubles, behind=look.behind, files=look.files)
         read: set[str] = set()
+        failed: set[str] = set()
         for chunk in look.chunks:
+            if chunk.file_id in failed:
+                continue
             reading.bytes += len(chunk.data)
-            events = self._events(chunk)
+            try:
+                events = self._events(chunk)
+            except Exception as e:
+                log.exception("a log could not be understood; it is read again", path=chunk.path)
+                reading.troubles[chunk.path] = f"could not be understood: {e}"
+                failed.add(chunk.file_id)
+                continue
             reading.seen += _timed(events, chunk, now)
             read.add(chunk.file_id)
+        if failed:  # what was not taken in is read once more, by new readers
+            self._readers.clear()
+            self._follower.restart_readers()
         after = self._follower.positions
         reading.positions = [after[file_id] for file_id in read if file_id in after]
         reading.gone = [file_id for file_id in before if file_id not in after]

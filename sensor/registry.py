@@ -13,7 +13,7 @@ from relight.contracts import JobInfo, JobState, TrainingJob, ids
 from relight.contracts.messages import AttemptEvent, AttemptReport, MonitorInput
 from relight.scheduler.port import Scheduler
 from sensor.messages import REPORT_ATTEMPT
-from sensor.optin import BadRequest, opted_in
+from sensor.optin import opted_in
 
 log = structlog.get_logger("sensor.registry")
 
@@ -72,7 +72,7 @@ class OptIn:
                 continue
             try:
                 job = opted_in(info, self._cluster, self._settings)
-            except BadRequest as e:
+            except ValueError as e:  # `BadRequest`, and whatever else one user's comment may bring about
                 log.warning(
                     "a job asks to be watched in a way that cannot be done", job=info.job_id, why=str(e)
                 )

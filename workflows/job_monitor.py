@@ -239,7 +239,10 @@ class TrainingJobMonitor:
             case _, AttemptReport():
                 memory.hear_attempt(message, now)
             case _, RecoveryEnded():
+                before = memory.job.attempt.job_id
                 memory.hear_recovery_ended(message.outcome, now)
+                if memory.job.attempt.job_id != before:  # the scheduler may forget this one too
+                    self._save_snapshot()
             case _, RecoveryNews():
                 memory.hear_recovery_news(message)
             case _, ModeChange():

@@ -456,6 +456,8 @@ class Memory:
     def _adopt(self, attempt: Attempt, nodes: Iterable[str], now: datetime) -> None:
         """Makes this attempt the current one; what is in the inbox of another is stale."""
         nodes = tuple(nodes) or self.job.nodes
+        if attempt.job_id != self.job.attempt.job_id:  # submitted anew: another job to the scheduler
+            self._set(snapshot_saved=False)
         self.job = self.job.model_copy(update={"attempt": attempt, "nodes": nodes})
         kept = tuple(a for a in self.state.inbox if relation(attempt, a.attempt) in _STILL_MATTERS)
         self._set(

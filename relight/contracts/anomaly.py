@@ -106,7 +106,7 @@ class Progress(Model):
 class Anomaly(Model):
     """Something is wrong with an attempt. The same observation pushed twice carries the same `anomaly_id`."""
 
-    anomaly_id: str
+    anomaly_id: str = Field(max_length=64)
     attempt: Attempt
     symptom: Symptom
     cause: Cause = Cause.UNKNOWN

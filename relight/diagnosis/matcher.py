@@ -5,8 +5,11 @@ is then examined with `re`, on the text without prefixes and terminal escapes.
 """
 
 import re
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
+
+import hyperscan
 
 from relight.diagnosis import phases, steplines
 from relight.diagnosis.catalogue import Catalogue, Kind, Signature
@@ -70,6 +73,7 @@ class Matcher:
         extra += [(NOTE, n) for n in NOTES]
         self._meaning = [*range(len(self.signatures)), *(kind for kind, _ in extra)]
         self._db = compile_patterns([*(s.pattern for s in self.signatures), *(p for _, p in extra)])
+        self._local = threading.local()
 
     def scan(self, block: bytes) -> list[tuple[int, int]]:
         """Where patterns end, as (offset after the match, meaning), in order of offset.
@@ -83,7 +87,12 @@ class Matcher:
         def hit(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
             append((end, meaning[number]))
 
-        self._db.scan(block, match_event_handler=hit)
+        # Readers of many jobs share this matcher, each in a thread of a pool; Hyperscan needs scratch space
+        # for each scan that runs at the same time.
+        scratch = getattr(self._local, "scratch", None)
+        if scratch is None:
+            scratch = self._local.scratch = hyperscan.Scratch(self._db)
+        self._db.scan(block, match_event_handler=hit, scratch=scratch)
         return hits
 
     def match(self, text: str, numbers: set[int]) -> Match | None:

@@ -102,7 +102,11 @@ class Double:
 
     async def submit_template(self, job_id: str) -> SubmitRequest:
         info = await self.job(job_id)
-        return SubmitRequest(script=SCRIPT, nodes=info.num_nodes, comment=info.comment)
+        if refusal := self.refuse.get("submit_template"):
+            raise refusal
+        return SubmitRequest(
+            script=SCRIPT, nodes=info.num_nodes, comment=info.comment, excluded_nodes=info.excluded_nodes
+        )
 
     async def find_by_comment(self, text: str) -> Sequence[JobInfo]:
         return [info for info in self.known.values() if text in info.comment]

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from activities.drain_job import drain_job
+from activities.snapshot_job import snapshot_job
 from relight.contracts import JobState
-from relight.contracts.steps import ATTEMPT_CHANGED, REFUSED, UNREACHABLE, DrainInput
+from relight.contracts.steps import ATTEMPT_CHANGED, REFUSED, UNREACHABLE, DrainInput, PollInput
 from relight.scheduler.port import InvalidRequest, NotPermitted, NotSupported
 from tests.activities.conftest import FIRST, RECOVERY, Runner, training
 from tests.activities.double import T0, Double
@@ -207,8 +208,41 @@ async def test_a_failed_job_that_cannot_be_requeued_needs_no_cancel(run: Runner,
 
 
 async def test_a_forgotten_job_is_submitted_anew(run: Runner, double: Double) -> None:
+    await run(snapshot_job, PollInput(job=training()))
     double.known.clear()
     assert (await run(drain_job, given())).how == "resubmit"
+
+
+async def test_a_forgotten_job_that_was_not_saved_is_left_to_people(run: Runner, double: Double) -> None:
+    double.known.clear()
+    assert "by hand" in await run.fails(drain_job, given(), REFUSED)
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FAILED])
+async def test_nothing_is_cancelled_that_could_not_be_submitted_again(
+    run: Runner, double: Double, state: JobState
+) -> None:
+    double.set(requeueable=False, state=state)
+    double.refuse["submit_template"] = NotSupported("the script is not UTF-8")
+    assert "not UTF-8" in await run.fails(drain_job, given(), REFUSED)
+    assert double.commands == []
+
+
+@pytest.mark.parametrize("job_id", ["42_1", "42+1"])
+async def test_a_part_of_a_larger_job_is_not_submitted_anew(run: Runner, double: Double, job_id: str) -> None:
+    part = FIRST.model_copy(update={"job_id": job_id})
+    double.known[job_id] = double.known.pop("42").model_copy(update={"job_id": job_id, "requeueable": False})
+    assert "larger job" in await run.fails(drain_job, given(attempt=part), REFUSED)
+    assert double.commands == []
+
+
+@pytest.mark.parametrize("reason", ["JobHeldUser", "JobHeldAdmin"])
+async def test_a_running_job_that_somebody_holds_is_left_alone(
+    run: Runner, double: Double, reason: str
+) -> None:
+    double.set(reason=reason)
+    assert "somebody holds" in await run.fails(drain_job, given(), ATTEMPT_CHANGED)
+    assert double.commands == []
 
 
 async def test_somebody_requeues_between_the_question_and_the_command(run: Runner, double: Double) -> None:

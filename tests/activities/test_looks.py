@@ -8,6 +8,7 @@ import pytest
 from activities.hold_job import hold_job
 from activities.isolate_nodes import isolate_nodes
 from activities.look_at_job import look_at_job
+from activities.snapshot_job import snapshot_job
 from activities.verify_running import verify_running
 from activities.wait_nodes_free import wait_nodes_free
 from relight.contracts import Attempt, Cause, JobState
@@ -52,6 +53,13 @@ async def test_isolate_counts_the_nodes_that_are_left(run: Runner, double: Doubl
     message = await run.fails(isolate_nodes, isolate("n1", "n2"), TOO_FEW_NODES)
     assert "needs 2 nodes" in message
     assert "only 1 of 3" in message
+
+
+async def test_isolate_a_job_that_slurm_has_forgotten(run: Runner, double: Double) -> None:
+    double.set(excluded_nodes=("n4",))
+    await run(snapshot_job, PollInput(job=JOB))
+    double.known.clear()
+    assert (await run(isolate_nodes, isolate("n2"))).excluded_nodes == ("n2", "n4")
 
 
 # ---- wait_nodes_free

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from activities.tag import tagged
+from activities.tag import MAX_COMMENT, tagged
 
 ID = "recover:lab:42:0:abcd"
 
@@ -45,4 +45,19 @@ def test_a_mark_does_not_ask_for_relight_in_the_users_name() -> None:
 
 def test_deep_json_is_text() -> None:
     comment = '{"a":' * 100_000
-    assert tagged(comment, ID).startswith(comment)
+    assert tagged(comment, ID).startswith(comment[:900])
+
+
+@pytest.mark.parametrize(
+    "comment", ["x" * 1000, "ü" * 900, json.dumps({"relight": {"run": "y" * 990}}), "z" * 5000]
+)
+def test_a_comment_stays_one_that_slurm_takes(comment: str) -> None:
+    text = tagged(comment, ID, "why it is held")
+    assert len(text.encode()) <= MAX_COMMENT
+    assert ID in text
+    assert tagged(text, ID, "why it is held") == text
+
+
+def test_the_reason_gives_way_before_the_users_text_does() -> None:
+    comment = "x" * (MAX_COMMENT - len(f" relight-recovery={ID}"))
+    assert tagged(comment, ID, "why it is held") == f"{comment} relight-recovery={ID}"

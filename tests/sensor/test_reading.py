@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.findings import Finding, StepLine
+from relight.diagnosis.findings import Event, Finding, StepLine
+from relight.diagnosis.reader import LogReader
 from sensor.follow import Position
 from sensor.reading import JobLogs, Seen
 
@@ -167,3 +169,26 @@ def test_a_new_allocation_places_ranks_anew_and_tells_nothing_twice(tmp_path: Pa
     (seen,) = reader.look()
     assert isinstance(seen.event, Finding)
     assert seen.event.node == "node04"
+
+
+def test_a_chunk_that_was_not_understood_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "train.log"
+    file.write_text(line(1))
+    reader = Reader(file, fresh=True)
+    reader.look()
+    feed, failures = LogReader.feed, [RuntimeError("a bug")]
+
+    def fails_once(self: LogReader, data: bytes) -> list[Event]:
+        if failures:
+            raise failures.pop()
+        return feed(self, data)
+
+    monkeypatch.setattr(LogReader, "feed", fails_once)
+    with file.open("a") as log:
+        log.write(line(2) + TRACEBACK + line(3))
+    seen = [*reader.look(), *reader.look()]
+    assert not failures
+    assert [s.event.step for s in seen if isinstance(s.event, StepLine)] == [2, 3]
+    assert sum(isinstance(s.event, Finding) for s in seen) == 1

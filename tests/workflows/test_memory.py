@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from relight.contracts import (
+    Anomaly,
     Cause,
     Evidence,
     JobState,
@@ -328,3 +330,17 @@ def test_a_start_seen_with_its_settled_submit_time_is_the_same_attempt() -> None
     assert (memory.job.attempt, memory.job.nodes) == (settled, ("n5",))
     assert memory.state.settle_until is not None
     assert len(memory.diagnose()[1]) == 1
+
+
+@pytest.mark.parametrize(("job_id", "saved"), [("", True), ("4711", False)])
+def test_a_job_that_was_submitted_anew_is_saved_anew(job_id: str, saved: bool) -> None:
+    memory = opened()
+    memory.hear_snapshot_saved()
+    memory.hear_recovery_ended(outcome(Outcome.RESUMED, new_attempt=samples.attempt(1, job_id=job_id)), NOW)
+    assert memory.state.snapshot_saved is saved
+
+
+def test_an_anomaly_id_that_could_not_name_a_workflow_is_refused() -> None:
+    payload = samples.anomaly("a").model_dump(mode="json") | {"anomaly_id": "x" * 1200}
+    with pytest.raises(ValidationError):
+        Anomaly.model_validate(payload)

@@ -101,7 +101,7 @@ async def test_anomalies_of_earlier_attempts_are_counted_and_ignored(lab: Lab) -
     monitor = await lab.watch()
     await monitor.signal("report_attempt", samples.report("started", restart=2))
     await monitor.signal("report_anomaly", samples.anomaly("old", restart=1))
-    other = samples.attempt(0, submitted=samples.T0 + timedelta(days=9))  # the id used again: counts from zero
+    other = samples.attempt(0, submitted=samples.T0 + timedelta(days=9))  # a reused id
     await monitor.signal("report_anomaly", samples.anomaly("reused", attempt=other))
     await lab.until_status(monitor, lambda s: s.signals == 3)
     await asyncio.sleep(0.7)

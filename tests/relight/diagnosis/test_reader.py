@@ -4,6 +4,7 @@
 import itertools
 import random
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -251,3 +252,14 @@ def test_interleavings_of_many_ranks_never_raise_and_find_every_rank() -> None:
     found = findings("\n".join(lines) + "\n")
     assert sorted(f.rank for f in found if f.rank is not None) == list(range(100))
     assert all(f"train.py:{(f.rank or 0) + 1}" in f.key for f in found)
+
+
+def test_many_threads_share_one_catalogue() -> None:
+    """As the sensor's readers do: a scan needs scratch space of its own while it runs."""
+    data = b"[rank0]: starting\nRuntimeError: boom\nloss is fine\n" * 200
+
+    def read(_: int) -> int:
+        return len(LogReader(CATALOGUE, "/x").feed(data))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(read, range(64)))) == 1
