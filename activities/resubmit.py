@@ -18,6 +18,7 @@ from activities.common import (
     relate,
     scheduler_errors,
 )
+from activities.drain_job import mark
 from activities.snapshot_job import how_to_submit
 from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
@@ -68,6 +69,8 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
             if not seen.held or relate(seen, given.attempt) is not Relation.SAME:
                 raise _changed(given, seen) from error
             raise
+    if given.recovery_id in info.comment:
+        await mark(context, info, given.recovery_id)  # no longer "held": the mark alone stays
     try:
         await context.scheduler.release(info.job_id)
     except SchedulerUnreachable:

@@ -50,6 +50,8 @@ class Memory(BaseModel):
     progress_told_at: UtcDatetime | None = None
     silence_told: bool = False
     """The present silence was reported, or what explains it; progress takes it back."""
+    hang_told: int = 0
+    """How often the present silence was reported as a hang."""
     crashes_told: int = 0
     nodes_lost_told: tuple[str, ...] = ()
     requeue: "Requeue | None" = None

@@ -144,6 +144,7 @@ class JobWatch:
                 )
 
     def _hear_progress_after_silence(self) -> None:
+        self.memory.hang_told = 0
         if self.memory.silence_told:
             self.memory.silence_told = False
             self.memory.progress_told_at = None  # the monitor must hear at once that it was no hang
@@ -286,7 +287,8 @@ class JobWatch:
     def _judge_silence(self, reading: Reading, view: View, now: datetime, messages: list[Message]) -> None:
         """A silence is one only if the scheduler has just said that the attempt runs, and all is read."""
         memory = self.memory
-        if memory.silence_told or not self.is_running or not self._knows_after(now - FRESH, view, now):
+        explained = memory.silence_told and not memory.hang_told
+        if explained or not self.is_running or not self._knows_after(now - FRESH, view, now):
             return
         if reading.behind or not reading.files or candidates(memory.pending):
             return
@@ -296,6 +298,7 @@ class JobWatch:
         anomaly = no_progress(memory, self.job.policy, self.attempt, view.nodes, now)
         if anomaly is not None:
             memory.silence_told = True
+            memory.hang_told += 1
             messages.append(anomaly_message(self._with_context(anomaly)))
 
     def _with_context(self, anomaly: Anomaly) -> Anomaly:

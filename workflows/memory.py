@@ -156,6 +156,9 @@ class Memory:
         if anomaly.anomaly_id in self._seen:
             self._set(duplicates=self.state.duplicates + 1)
             return
+        if self.open_recovery is None and self._is_declined(anomaly):
+            self._set(duplicates=self.state.duplicates + 1)
+            return
         how = relation(self.job.attempt, anomaly.attempt)
         record = self.open_recovery
         stale = how is Relation.OLDER or (how is Relation.OTHER and record is None)
@@ -175,6 +178,18 @@ class Memory:
             self._adopt(anomaly.attempt, (), now)
         self._put(anomaly)
         self._settle(now)
+
+    def _is_declined(self, anomaly: Anomaly) -> bool:
+        """A hang that goes on is reported again; a person who said no to it is not asked again."""
+        step = anomaly.progress.step if anomaly.progress is not None else None
+        return anomaly.symptom is Symptom.HANG and any(
+            r.outcome is not None
+            and r.outcome.outcome in {Outcome.REJECTED, Outcome.EXPIRED}
+            and r.outcome.symptom is Symptom.HANG
+            and same_execution(r.outcome.attempt, anomaly.attempt)
+            and r.outcome.lost_from_step == step
+            for r in self.state.ended_recoveries
+        )
 
     def hear_attempt(self, report: AttemptReport, now: datetime) -> None:
         """Takes in how an attempt goes. A repeat changes nothing."""

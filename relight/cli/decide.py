@@ -3,7 +3,6 @@
 import getpass
 import os
 import socket
-import sys
 from datetime import timedelta
 from typing import Annotated
 
@@ -75,10 +74,8 @@ def _decide(ctx: typer.Context, job: str, decision: Decision, yes: bool, as_json
         waiting = await find_waiting(client, settings, job, decision.plan_digest)
         out = Console(stderr=True, highlight=False) if as_json else console()
         out.print("\n".join([*what_happened(waiting), *plan_lines(waiting)]))
-        if not yes and sys.stdin.isatty():
-            verb = "Approve" if decision.approved else "Reject"
-            if not typer.confirm(f"{verb} plan {waiting.plan_digest}?", err=as_json):
-                raise CommandError("nothing was decided", ExitCode.REFUSED)
+        if not yes and not _confirmed(decision, waiting, as_json):
+            raise CommandError("nothing was decided", ExitCode.REFUSED)
         return await decide(client, waiting, decision)
 
     result = run_async(work())
@@ -88,6 +85,17 @@ def _decide(ctx: typer.Context, job: str, decision: Decision, yes: bool, as_json
         say(result.message)
     if not result.accepted:
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def _confirmed(decision: Decision, waiting: RecoveryStatus, on_stderr: bool) -> bool:
+    """Asks, also where the answer comes from a pipe."""
+    verb = "Approve" if decision.approved else "Reject"
+    try:
+        return typer.confirm(f"{verb} plan {waiting.plan_digest}?", err=on_stderr)
+    except typer.Abort:
+        raise CommandError(
+            "nothing was decided: no answer came; scripts give --yes", ExitCode.REFUSED
+        ) from None
 
 
 async def find_waiting(client: Client, settings: Settings, job: str, digest: str = "") -> RecoveryStatus:

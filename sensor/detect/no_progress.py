@@ -8,6 +8,8 @@ from sensor.memory import Memory
 from sensor.view import is_silent
 
 DETECTOR = "no-progress"
+MOST_REPEATS = 4
+"""A hang that goes on is reported again so often, each time after twice the silence."""
 
 
 def silent_until(memory: Memory, policy: Policy) -> datetime | None:
@@ -37,11 +39,14 @@ def no_progress(
     logs are read to their ends.
     """
     deadline, progress = silent_until(memory, policy), memory.progress
-    if deadline is None or progress is None or now < deadline:
+    if deadline is None or progress is None or memory.hang_told > MOST_REPEATS:
+        return None
+    # Told, and not taken for a hang? A silence that has doubled since is worth another word.
+    if now < progress.at + (deadline - progress.at) * 2**memory.hang_told:
         return None
     silent = [] if nodes is None else [nodes[n] for n in memory.nodes if n in nodes and is_silent(nodes[n])]
     return Anomaly(
-        anomaly_id=Anomaly.make_id(attempt, DETECTOR, progress.step),
+        anomaly_id=Anomaly.make_id(attempt, DETECTOR, progress.step, memory.hang_told),
         attempt=attempt,
         symptom=Symptom.HANG,
         suspects=tuple(Suspect(node=n.name, because="it does not answer the scheduler") for n in silent),

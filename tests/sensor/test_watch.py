@@ -377,9 +377,22 @@ def test_silence_is_a_hang_after_the_larger_of_floor_and_rhythm_and_is_told_once
     assert anomaly.symptom is Symptom.HANG
     assert timedelta(seconds=4) <= scene.now - last < timedelta(seconds=4.5)
     assert anomaly.occurred_at == last
-    for _ in range(100):
+    while scene.now - last < timedelta(seconds=7.5):
         scene.tick()
     assert len(scene.anomalies()) == 1
+
+
+def test_a_hang_that_goes_on_is_told_again_each_time_after_twice_the_silence() -> None:
+    scene = Scene()
+    scene.train(every=0.5)
+    last = scene.now
+    at = []
+    while scene.now - last < timedelta(seconds=300):
+        before = len(scene.anomalies())
+        scene.tick()
+        at += [(scene.now - last).total_seconds()] * (len(scene.anomalies()) - before)
+    assert [round(seconds / 4) for seconds in at] == [1, 2, 4, 8, 16]
+    assert len({a.anomaly_id for a in scene.anomalies()}) == 5
 
 
 def test_a_slow_rhythm_is_given_its_time() -> None:
@@ -407,7 +420,7 @@ def test_progress_after_a_hang_is_told_at_once_and_rearms() -> None:
         scene.tick()
     scene.tick(step(11))
     assert scene.reports()[-1].event is AttemptEvent.PROGRESS
-    for _ in range(60):
+    for _ in range(24):
         scene.tick()
     assert [a.progress.step for a in scene.anomalies() if a.progress] == [10, 11]
     assert len({a.anomaly_id for a in scene.anomalies()}) == 2
@@ -538,7 +551,7 @@ def test_a_hang_that_was_told_is_not_told_again_after_a_restart() -> None:
     while not scene.anomalies():
         scene.tick()
     scene = scene.restart()
-    for _ in range(60):
+    for _ in range(12):  # less than twice the silence, after which it is told again
         scene.tick()
     assert len(scene.anomalies()) == 1
 

@@ -14,6 +14,7 @@ from relight.contracts import (
     Evidence,
     JobState,
     Outcome,
+    Progress,
     RecoveryOutcome,
     Role,
     Source,
@@ -344,3 +345,22 @@ def test_an_anomaly_id_that_could_not_name_a_workflow_is_refused() -> None:
     payload = samples.anomaly("a").model_dump(mode="json") | {"anomaly_id": "x" * 1200}
     with pytest.raises(ValidationError):
         Anomaly.model_validate(payload)
+
+
+@pytest.mark.parametrize(
+    ("how", "step", "asks"),
+    [
+        (Outcome.REJECTED, 5, False),
+        (Outcome.EXPIRED, 5, False),
+        (Outcome.REJECTED, 9, True),
+        (Outcome.REFUTED, 5, True),
+    ],
+)
+def test_a_hang_that_goes_on_is_asked_about_again_unless_a_person_said_no(
+    how: Outcome, step: int, asks: bool
+) -> None:
+    memory = opened(symptom=Symptom.HANG)
+    memory.hear_recovery_ended(outcome(how, symptom=Symptom.HANG, lost_from_step=5), NOW)
+    progress = Progress(step=step, at=NOW)
+    memory.hear_anomaly(samples.anomaly("again", symptom=Symptom.HANG, progress=progress), NOW)
+    assert [a.anomaly_id for a in memory.state.inbox] == (["again"] if asks else [])

@@ -107,6 +107,17 @@ def test_approve_shows_the_plan_and_is_heard(
     assert "past the failed step" in past
 
 
+@pytest.mark.parametrize("command", ["approve", "reject"])
+@pytest.mark.parametrize("answer", ["", "n\n", "\n"])
+def test_nothing_is_decided_without_a_yes(
+    relight: Relight, waiting: TrainingJob, command: str, answer: str
+) -> None:
+    done = relight(command, waiting.attempt.job_id, input=answer)
+    assert done.exit_code == 6
+    assert "nothing was decided" in done.stderr
+    assert relight("approve", waiting.attempt.job_id, input="y\n").exit_code == 0
+
+
 def test_reject_is_heard(relight: Relight, waiting: TrainingJob, temporal: Temporal) -> None:
     done = relight("reject", recovery_id(waiting.attempt, "anomaly1"), "--yes", "--reason", "known bug")
     assert done.exit_code == 0, done.output
