@@ -58,7 +58,7 @@ async def run_sensor(settings: Settings) -> None:
 async def _only_one(path: Path, stop: asyncio.Event) -> int | None:
     """Waits until no other sensor uses this state directory. None: stopped meanwhile."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise ConfigError(f"state_dir {path.parent} cannot be used: {e.strerror}") from e

@@ -72,7 +72,7 @@ class Store:
         """Signals given up because the outbox was full, since the start."""
         self._lock = threading.Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
             self._db = sqlite3.connect(path, check_same_thread=False, timeout=10, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")

@@ -147,7 +147,7 @@ class DevServer:
             # Or another server on it would answer in this one's place.
             if port is not None and not port_is_free(port):
                 raise DevServerError(f"port {port} is taken: the Temporal dev server cannot use it")
-        self.db.parent.mkdir(parents=True, exist_ok=True)
+        self.db.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         argv = [
             str(find_temporal()), "server", "start-dev", "--ip", HOST, "--log-level", "warn",
             "--db-filename", str(self.db), "--port", str(self.port),
