@@ -105,7 +105,8 @@ async def find_monitor(client: Client, target: str, cluster: str = "", *, ended:
             f"job {target} is not watched{where}: `relight watch {target}` begins, `relight jobs` lists all",
             ExitCode.NOT_FOUND,
         )
-    return (running or found)[-1]
+    # Lists lag behind: a watch that has just ended, or began anew, is there as it was.
+    return await _by_workflow_id(client, (running or found)[-1].id)
 
 
 async def list_recoveries(client: Client, monitor_id: str, *, ended: bool = True) -> list[WorkflowExecution]:

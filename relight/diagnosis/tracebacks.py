@@ -45,6 +45,8 @@ class Failure:
 @dataclass
 class _Open:
     expires: int
+    began: int = 1
+    """Tracebacks that began and have not ended: without prefixes, those of several ranks look like one's."""
     lines: int = 0
     foreign: int = 0
     frame: str = ""
@@ -64,10 +66,11 @@ class Tracebacks:
         return bool(self._open)
 
     def begin(self, label: str) -> None:
-        """A speaker began a traceback (a second one replaces the first)."""
-        self._open.pop(label, None)
+        """A speaker began a traceback, perhaps in the middle of another rank's that has the same prefix."""
+        before = self._open.pop(label, None)
         if len(self._open) < MAX_OPEN:
-            self._open[label] = _Open(self._passed + 4 * MAX_LINES)
+            began = min(before.began + 1, MAX_OPEN) if before is not None else 1
+            self._open[label] = _Open(self._passed + 4 * MAX_LINES, began)
 
     def tick(self) -> None:
         """A line of anybody passed: a traceback that does not go on is not followed for ever."""
@@ -100,7 +103,9 @@ class Tracebacks:
             if state.foreign > MAX_FOREIGN:
                 del self._open[label]
             return None
-        del self._open[label]
+        state.began -= 1
+        if state.began == 0:
+            del self._open[label]
         return Failure(number, offset, raw, text, key(text, state.user_frame or state.frame))
 
 

@@ -114,6 +114,25 @@ def test_interleaved_tracebacks_are_kept_apart() -> None:
     assert "a/train.py:12" in found[1].key
 
 
+@given(st.lists(st.booleans(), min_size=8, max_size=8))
+def test_interleaved_tracebacks_without_prefixes_lose_no_exception(order: list[bool]) -> None:
+    one = [
+        "Traceback (most recent call last):",
+        '  File "/home/a/train.py", line 12, in main',
+        "    boom()",
+        "DataDamaged: sample 7 of shard 3",
+    ]
+    two = [
+        "Traceback (most recent call last):",
+        '  File "/home/a/comm.py", line 3, in receive',
+        "    self.read()",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+    ]
+    lines = [(one if first else two).pop(0) for first in order if (one if first else two)]
+    found = findings("\n".join([*lines, *one, *two]) + "\n")
+    assert {f.text.partition(":")[0] for f in found} == {"DataDamaged", "ConnectionResetError"}
+
+
 def test_chained_exceptions_are_two_findings_in_order() -> None:
     log = (
         "Traceback (most recent call last):\n"
