@@ -86,7 +86,7 @@ class WatchedJob:
         self._positions |= {p.file_id: p for p in reading.positions}
         self._messages += messages
         if self._logs is not None and self.watch.memory.nodes:
-            self._logs.place(self.watch.memory.nodes, _tasks_per_node(self.watch))
+            self._logs.place(self.watch.memory.nodes, self.watch.tasks_per_node)
         self._note_health(reading, metrics)
         for message in messages:
             if message.signal == REPORT_ANOMALY:
@@ -146,14 +146,3 @@ def _owner(job: TrainingJob) -> int | None:
         return pwd.getpwnam(job.user).pw_uid
     except KeyError:
         return os.geteuid()
-
-
-def _tasks_per_node(watch: JobWatch) -> int | None:
-    """Ranks on each node, where the numbers say it."""
-    info = watch.memory.info
-    if watch.job.tasks_per_node or info is None:
-        return watch.job.tasks_per_node
-    if info.tasks_per_node:
-        return info.tasks_per_node
-    nodes = info.num_nodes or len(info.nodes)
-    return info.num_tasks // nodes if nodes and info.num_tasks and info.num_tasks % nodes == 0 else None

@@ -5,25 +5,7 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel, Field
 
 from relight.contracts import Attempt, JobInfo, Progress, UtcDatetime
-from relight.diagnosis.findings import Finding
-from relight.diagnosis.rhythm import Rhythm
-
-MAX_PENDING = 200
-"""Findings of one attempt that are kept until they are reported; more are only counted."""
-
-
-class PendingFinding(BaseModel):
-    """A finding that is not yet part of a report."""
-
-    finding: Finding
-    at: UtcDatetime
-    """When it was read."""
-    written_by: UtcDatetime
-    """It happened no later than this."""
-    historic: bool = False
-    """It was in the log when the watch began: context, and no reason for a report by itself."""
-    outlived: int = 0
-    """How often training made progress after it: then it ended nothing."""
+from relight.diagnosis.trail import Trail
 
 
 class Memory(BaseModel):
@@ -39,12 +21,10 @@ class Memory(BaseModel):
     """Since when the scheduler, whenever it was asked, said that the attempt runs; None: it does not."""
     began_at: UtcDatetime | None = None
     """When the attempt was first seen to run."""
-    rhythm: Rhythm = Rhythm()
-    loss: float | None = None
-    step_file: str = ""
-    pending: list[PendingFinding] = Field(default_factory=list)
-    overflow: int = 0
-    """Findings that were only counted."""
+    trail: Trail = Field(default_factory=lambda: Trail(live=True))
+    """What the logs of the attempt said."""
+    ended_at: UtcDatetime | None = None
+    """When the scheduler was first heard to say that the attempt is over."""
     started_told: bool = False
     end_told: bool = False
     progress_told_at: UtcDatetime | None = None
@@ -53,38 +33,21 @@ class Memory(BaseModel):
     hang_told: int = 0
     """How often the present silence was reported as a hang."""
     crashes_told: int = 0
+    course_told: bool = False
+    """That training goes wrong or slowly was reported."""
     nodes_lost_told: tuple[str, ...] = ()
     requeue: "Requeue | None" = None
 
     @property
     def progress(self) -> Progress | None:
         """The furthest step of the attempt; None before the first one."""
-        if self.rhythm.last is None:
-            return None
-        step, at = self.rhythm.last
-        return Progress(step=step, at=at, interval=self.rhythm.interval, loss=self.loss)
+        return self.trail.progress()
 
     def begin_attempt(self, attempt: Attempt) -> None:
         """Forgets what belongs to the earlier attempt."""
         fresh = Memory(attempt=attempt, requeue=self.requeue)
         for name in type(self).model_fields:
             setattr(self, name, getattr(fresh, name))
-
-    def keep(self, found: PendingFinding) -> None:
-        """Keeps a finding until it is reported, up to a bound."""
-        if len(self.pending) >= MAX_PENDING:
-            self.overflow += 1
-            # The first that end a rank tell most; of the others, the latest.
-            lesser = next((i for i, p in enumerate(self.pending) if not p.finding.ends_rank), None)
-            if lesser is None:
-                return
-            del self.pending[lesser]
-        self.pending.append(found)
-
-    def take_pending(self) -> list[PendingFinding]:
-        """Takes all findings out, to report or to drop them."""
-        taken, self.pending = self.pending, []
-        return taken
 
 
 class Requeue(BaseModel):

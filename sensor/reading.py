@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.findings import Event, StepLine
+from relight.diagnosis.findings import Event, Finding, PhaseLine, StepLine
 from relight.diagnosis.reader import LogReader
 from sensor.follow import Chunk, Follower, Position
 
@@ -20,17 +20,19 @@ class Seen:
 
     event: Event
     at: datetime
-    """When the sensor read it; for step lines read late, spaced as their own time stamps are."""
+    """When it happened, by the sensor's clock."""
     historic: bool
     """It was there when the watch began."""
-    written_by: datetime
-    """It happened no later than this."""
+    timed: bool
+    """`at` compares with times of other files: somebody looked soon after it was written."""
 
 
 @dataclass
 class Reading:
     """What one look at a job's logs brought."""
 
+    began: datetime
+    """Since when: what was written before is read, unless `behind`."""
     seen: list[Seen] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
     """Of the files that were read."""
@@ -66,6 +68,7 @@ class JobLogs:
         self._resume: dict[str, int] = {}
         self._nodes: tuple[str, ...] = ()
         self._tasks_per_node: int | None = None
+        self._looked_at: float | None = None
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -86,7 +89,8 @@ class JobLogs:
         """Reads what is new, up to the bounds of one look."""
         before = set(self._follower.positions)
         look = self._follower.look(monotonic)
-        reading = Reading(troubles=look.troubles, behind=look.behind, files=look.files)
+        reading = Reading(began=now, troubles=look.troubles, behind=look.behind, files=look.files)
+        said: list[tuple[list[Event], Chunk]] = []
         read: set[str] = set()
         failed: set[str] = set()
         for chunk in look.chunks:
@@ -100,8 +104,11 @@ class JobLogs:
                 reading.troubles[chunk.path] = f"could not be understood: {e}"
                 failed.add(chunk.file_id)
                 continue
-            reading.seen += _timed(events, chunk, now)
+            said.append((events, chunk))
             read.add(chunk.file_id)
+        since = monotonic - self._looked_at if self._looked_at is not None else 0.0
+        reading.seen = _timed(said, now, timedelta(seconds=since))
+        self._looked_at = monotonic
         if failed:  # what was not taken in is read once more, by new readers
             self._readers.clear()
             self._follower.restart_readers()
@@ -145,21 +152,37 @@ class JobLogs:
         return reader
 
 
-def _timed(events: list[Event], chunk: Chunk, now: datetime) -> list[Seen]:
-    """Gives each event the time at which it was seen.
+def _timed(said: list[tuple[list[Event], Chunk]], now: datetime, since: timedelta) -> list[Seen]:
+    """Gives each event the time at which it happened, as well as the job's own clock can tell that.
 
-    Lines that were written while nobody looked are all seen now. So that the pace can still be learned from
-    them, step lines with time stamps are spaced as those say, the last one being now: only the differences
-    of a job's own clock are trusted, never its zone.
+    Only differences of that clock are trusted, never its zone. What was written since the last look, a moment
+    ago, lies in order within that moment. What was written while nobody looked is spaced as its stamps are;
+    its last step line counts as seen now, so that silence is counted from now.
+
+    Args:
+        said: what each chunk says.
+        now: when this look began.
+        since: the time since the look before.
     """
-    written = min(now, chunk.written)
-    last = next(
-        (e.logged_at for e in reversed(events) if isinstance(e, StepLine) and e.logged_at is not None), None
+    newest = max(
+        (stamp for events, chunk in said if not chunk.late for e in events if (stamp := _stamp(e))),
+        default=None,
     )
     seen = []
-    for event in events:
-        at = now
-        if chunk.late and last is not None and isinstance(event, StepLine) and event.logged_at is not None:
-            at = min(now, now - (last - event.logged_at))
-        seen.append(Seen(event, at, chunk.historic, written))
+    for events, chunk in said:
+        last = next((e.logged_at for e in reversed(events) if isinstance(e, StepLine) and e.logged_at), None)
+        written = min(now, chunk.written)
+        for event in events:
+            at, stamp = now, _stamp(event)
+            if not chunk.late and stamp is not None and newest is not None:
+                at = now - min(newest - stamp, since)
+            elif chunk.late and isinstance(event, Finding):
+                at = written
+            elif chunk.late and isinstance(event, StepLine) and stamp is not None and last is not None:
+                at = min(now, now - (last - stamp))
+            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late))
     return seen
+
+
+def _stamp(event: Event) -> datetime | None:
+    return None if isinstance(event, PhaseLine) else event.logged_at

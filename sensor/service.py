@@ -235,10 +235,10 @@ class Sensor:
             job.busy = False
 
     async def _look_at(self, job: WatchedJob) -> None:
-        logs, reading = job.logs(self._catalogue, self._settings), Reading()
+        logs, reading = job.logs(self._catalogue, self._settings), Reading(began=_now())
         if logs is not None:
             loop = asyncio.get_running_loop()
-            reading = await loop.run_in_executor(self._readers, logs.look, time.monotonic(), _now())
+            reading = await loop.run_in_executor(self._readers, logs.look, time.monotonic(), reading.began)
         view = self._scheduler_watch.view
         messages = job.watch.advance(reading, view, _now())
         if job.watch.waits_for_word(view):

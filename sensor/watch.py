@@ -9,15 +9,17 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from relight.contracts import Anomaly, Attempt, JobInfo, JobState, Role, TrainingJob
+from relight.contracts import Anomaly, Attempt, JobInfo, JobState, TrainingJob
 from relight.contracts.messages import AttemptEvent, AttemptReport
-from relight.diagnosis.findings import Finding, PhaseLine, StepLine
+from relight.diagnosis.assemble import Silence
+from relight.diagnosis.findings import StepLine
+from relight.diagnosis.verdict import SILENCE_DETECTORS
 from relight.policy.attempts import Relation, relation
 from sensor.detect.job_end import as_ended, describe, job_end, when_ended
+from sensor.detect.log_faults import after_it_failed, candidates, has_root, quotes, while_it_runs
 from sensor.detect.no_progress import no_progress
 from sensor.detect.node_loss import lost_nodes, node_loss
-from sensor.detect.rank_crash import candidates, quotes, rank_crash
-from sensor.memory import Memory, PendingFinding, Requeue
+from sensor.memory import Memory, Requeue
 from sensor.messages import Message, anomaly_message, attempt_message
 from sensor.reading import Reading, Seen
 from sensor.view import View
@@ -26,18 +28,16 @@ log = structlog.get_logger("sensor.watch")
 
 COALESCE = timedelta(seconds=1)
 """How long a cascade over ranks is collected, while the attempt still runs."""
-OUTLIVE_AFTER = timedelta(seconds=0.5)
-"""Progress this long after a finding counts as proof against it: other ranks finish the step they are in."""
 PROGRESS_EVERY = timedelta(seconds=30)
 """Between two progress reports of a job."""
 NODES_AFTER_REQUEUE = timedelta(seconds=5)
 """How long after a requeue a lost node of the old allocation is taken as its reason."""
-CONTEXT_FOR = timedelta(minutes=10)
-"""How long a finding that is no reason to report is kept to explain a later one."""
 FRESH = timedelta(seconds=10)
 """An answer of the scheduler that is older says nothing about now."""
 MAX_CRASHES = 20
 """Reports of rank crashes in one attempt; findings after them are dropped."""
+READ_WITHIN = timedelta(seconds=5)
+"""How long the report of an end waits for the rest of the logs, which may say why."""
 
 OnError = Callable[[str, Exception], None]
 
@@ -85,11 +85,22 @@ class JobWatch:
     @property
     def is_blind(self) -> bool:
         """The attempt runs, and no step line of it was ever seen: a hang could not be noticed."""
-        return self.is_running and self.memory.rhythm.at is None
+        return self.is_running and self.memory.trail.last is None
+
+    @property
+    def tasks_per_node(self) -> int | None:
+        """Ranks on each node, where the numbers say it."""
+        info = self.memory.info
+        if self.job.tasks_per_node or info is None:
+            return self.job.tasks_per_node
+        if info.tasks_per_node:
+            return info.tasks_per_node
+        nodes = info.num_nodes or len(info.nodes)
+        return info.num_tasks // nodes if nodes and info.num_tasks and info.num_tasks % nodes == 0 else None
 
     def waits_for_word(self, view: View) -> bool:
         """A finding waits for a word of the scheduler on the attempt that is newer than it."""
-        return any(p.at > view.asked_at for p in candidates(self.memory.pending))
+        return any(s.at > view.asked_at for s in candidates(self.memory))
 
     def change_job(self, job: TrainingJob) -> None:
         """Takes over what the monitor says of the job now: another policy, other files, a resubmission."""
@@ -106,8 +117,10 @@ class JobWatch:
             self._guard("events", self._hear_event, seen)
         self._guard("attempt", self._hear_scheduler, view, now, messages)
         self._guard("node-loss", self._judge_nodes, view, now, messages)
-        self._guard("rank-crash", self._judge_findings, view, now, messages)
-        self._guard("job-end", self._judge_end, view, now, messages)
+        if self._all_is_read(reading, now):
+            self._guard("log-faults", self._judge_findings, view, now, messages)
+            self._guard("job-end", self._judge_end, view, now, messages)
+        self._guard("course", self._judge_course, reading, view, now, messages)
         self._guard("no-progress", self._judge_silence, reading, view, now, messages)
         self._guard("progress", self._tell_progress, now, messages)
         return messages
@@ -122,26 +135,8 @@ class JobWatch:
     # What was seen
 
     def _hear_event(self, seen: Seen) -> None:
-        memory, event = self.memory, seen.event
-        match event:
-            case StepLine():
-                if memory.rhythm.observe(event.step, seen.at):
-                    self._hear_progress_after_silence()
-                    for pending in memory.pending:
-                        if pending.historic or seen.at > pending.at + OUTLIVE_AFTER:
-                            pending.outlived += 1
-                memory.loss = event.loss if event.loss is not None else memory.loss
-                memory.step_file = f"{event.file}:{event.offset}"
-            case PhaseLine() if event.begins:
-                memory.rhythm.enter(event.phase, seen.at)
-            case PhaseLine():
-                memory.rhythm.leave(event.phase, seen.at)
-            case Finding():
-                memory.keep(
-                    PendingFinding(
-                        finding=event, at=seen.at, written_by=seen.written_by, historic=seen.historic
-                    )
-                )
+        if self.memory.trail.add(seen.event, seen.at, timed=seen.timed, historic=seen.historic):
+            self._hear_progress_after_silence()
 
     def _hear_progress_after_silence(self) -> None:
         self.memory.hang_told = 0
@@ -173,6 +168,7 @@ class JobWatch:
                 self._told_other = True
                 return
         memory.info = info = as_ended(info)
+        memory.ended_at = (memory.ended_at or now) if info.state.is_over else None
         if info.state is JobState.RUNNING and not info.completing:
             memory.nodes = info.nodes or memory.nodes
             memory.running_since = memory.running_since or now
@@ -198,13 +194,10 @@ class JobWatch:
             messages.append(attempt_message(report))
         # Slurm's times are whole seconds, so only what is clearly later is the new attempt's.
         began = info.start_time + timedelta(seconds=1) if info.start_time is not None else None
-        newer = [p for p in memory.pending if began is not None and p.at > began and not p.historic]
-        progress, step_file = memory.progress, memory.step_file
+        before = memory.trail
         memory.begin_attempt(seen)
-        memory.pending = newer
-        if progress is not None and began is not None and progress.at > began:
-            memory.rhythm.observe(progress.step, progress.at)
-            memory.step_file = step_file
+        if began is not None:
+            memory.trail.take_over(before, began)
 
     # What to make of it
 
@@ -229,6 +222,11 @@ class JobWatch:
             memory.nodes_lost_told = tuple(sorted({*lost, *memory.nodes_lost_told}))
             messages.append(anomaly_message(node_loss(lost, view.nodes, self.attempt, memory.progress, now)))
 
+    def _all_is_read(self, reading: Reading, now: datetime) -> bool:
+        """Once the attempt is over, its logs are read to their ends before anything is made of that."""
+        ended = self.memory.ended_at
+        return ended is None or now - ended > READ_WITHIN or (reading.began >= ended and not reading.behind)
+
     def _judge_findings(self, view: View, now: datetime, messages: list[Message]) -> None:
         """Reports what the logs say of crashes, once the scheduler's word on the attempt is newer than that.
 
@@ -239,36 +237,44 @@ class JobWatch:
             return
         if info.state.is_over or info.state is JobState.PENDING:
             # What an ended or requeued attempt printed last explains a failure, and nothing else.
-            if info.state.is_failure:
-                self._report_crash(now, messages)
-            memory.take_pending()
+            if not info.state.is_failure:
+                memory.trail.keep_only(lambda s: False)
+            elif any(not s.told for s in memory.trail.sightings):
+                where = (memory.nodes, self.tasks_per_node)
+                self._report_crash(after_it_failed(memory, self.attempt, *where, now), messages)
             return
-        ending = candidates(memory.pending)
-        memory.pending = [p for p in memory.pending if p in ending or self._is_context(p, now)]
+        ending = candidates(memory)
         if not ending or not self.is_running:
             return
-        known = self._knows_after(max(p.at for p in ending), view, now)
-        if known and now - min(p.at for p in ending) >= COALESCE:
-            self._report_crash(now, messages)
+        known = self._knows_after(max(s.at for s in ending), view, now)
+        if known and now - min(s.at for s in ending) >= COALESCE:
+            where = (memory.nodes, self.tasks_per_node)
+            self._report_crash(while_it_runs(memory, self.attempt, *where, now), messages)
 
-    @staticmethod
-    def _is_context(p: PendingFinding, now: datetime) -> bool:
-        return now - p.at < CONTEXT_FOR and not (p.finding.ends_rank and p.outlived)
-
-    def _report_crash(self, now: datetime, messages: list[Message]) -> None:
+    def _report_crash(self, anomalies: list[Anomaly], messages: list[Message]) -> None:
         memory = self.memory
-        pending, more = memory.take_pending(), memory.overflow
-        memory.overflow = 0
-        if memory.crashes_told >= MAX_CRASHES:
+        memory.trail.mark_told()
+        if memory.crashes_told >= MAX_CRASHES or not anomalies:
             return
-        valid = [p for p in pending if self._is_context(p, now)]
-        anomalies = rank_crash(valid, self.attempt, memory.progress, now, more=more)
-        for anomaly in anomalies:
-            messages.append(anomaly_message(anomaly))
-        if anomalies:
-            memory.crashes_told += 1
-            # The silence that follows is explained, unless only consequences were seen.
-            memory.silence_told = memory.silence_told or anomalies[0].role is Role.ROOT
+        memory.crashes_told += 1
+        messages += [anomaly_message(a) for a in anomalies]
+        # The silence that follows is explained, unless only consequences were seen.
+        memory.silence_told = memory.silence_told or has_root(anomalies)
+
+    def _judge_course(self, reading: Reading, view: View, now: datetime, messages: list[Message]) -> None:
+        """Training goes on, but its numbers are wrong or it has become slow: told once in an attempt."""
+        memory = self.memory
+        stepped = any(isinstance(s.event, StepLine) and not s.historic for s in reading.seen)
+        if not stepped or memory.course_told or not self.is_running:
+            return
+        if not (memory.trail.numbers.divergence() or memory.trail.pace.slowdown()):
+            return
+        if not self._knows_after(now - FRESH, view, now):
+            return
+        where = (memory.nodes, self.tasks_per_node)
+        anomalies = while_it_runs(memory, self.attempt, *where, now, slow=True)
+        memory.course_told = bool(anomalies)
+        messages += [anomaly_message(a) for a in anomalies]
 
     def _judge_end(self, view: View, now: datetime, messages: list[Message]) -> None:
         memory, info = self.memory, self.memory.info
@@ -290,20 +296,23 @@ class JobWatch:
         explained = memory.silence_told and not memory.hang_told
         if explained or not self.is_running or not self._knows_after(now - FRESH, view, now):
             return
-        if reading.behind or not reading.files or candidates(memory.pending):
+        if reading.behind or not reading.files or candidates(memory):
             return
-        file = memory.step_file.rpartition(":")[0]
-        if file in reading.troubles:
+        if memory.trail.step_file in reading.troubles:
             return
         anomaly = no_progress(memory, self.job.policy, self.attempt, view.nodes, now)
         if anomaly is not None:
             memory.silence_told = True
             memory.hang_told += 1
             messages.append(anomaly_message(self._with_context(anomaly)))
+            silence = Silence(since=anomaly.occurred_at)
+            where = (memory.nodes, self.tasks_per_node)
+            said = while_it_runs(memory, self.attempt, *where, now, silence=silence)
+            messages += [anomaly_message(a) for a in said if a.detector not in SILENCE_DETECTORS]
 
     def _with_context(self, anomaly: Anomaly) -> Anomaly:
         """Quotes what else the logs said since the last progress."""
-        context = [p for p in self.memory.pending if p.outlived == 0]
+        context = [s for s in self.memory.trail.sightings if s.outlived == 0]
         return anomaly.model_copy(update={"evidence": (*anomaly.evidence, *quotes(context))})
 
     def _knows_after(self, moment: datetime, view: View, now: datetime) -> bool:

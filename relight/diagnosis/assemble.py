@@ -21,7 +21,7 @@ from relight.contracts import (
     Symptom,
 )
 from relight.diagnosis import peers, watchdogs
-from relight.diagnosis.findings import Finding, Sighting
+from relight.diagnosis.findings import Finding, Sighting, is_lasting, will_go_wrong
 from relight.diagnosis.names import Names, expand
 
 DETECTOR = "log"
@@ -30,12 +30,6 @@ MAX_SUSPECTS = 16
 OUTLIVED = 2
 """Steps after a finding that prove that it ended nothing."""
 
-_LASTING = frozenset(
-    {"end", "cancel", "step-cancel", "node-fail", "node-down", "numerics", "finished", "slow"}
-)
-"""Tags of findings that stay true although steps follow."""
-_LASTING_SIGNATURES = frozenset({"kernel.xid-64", "kernel.gpu-remap-failed", "metrics.remap-failed"})
-"""The GPU has broken memory in use: it will go wrong although it still runs."""
 _TOLD_EARLY = frozenset({"end", "cancel", "step-cancel"})
 _RESTARTED = 8
 """Steps after an end was announced that prove that the log goes on with a later attempt."""
@@ -62,6 +56,7 @@ def assemble(
     progress: Progress | None = None,
     silence: Silence | None = None,
     ended: bool | None = True,
+    complete: bool = True,
 ) -> list[Anomaly]:
     """The anomalies of one attempt. Pure: the same sightings in any order give the same anomalies.
 
@@ -76,6 +71,7 @@ def assemble(
         ended: the attempt is over. While it runs (False), findings that end no process and are not the
             kernel's or the scheduler's are no reason to act. None: nobody knows; then a kernel's word on a
             job whose own log only shows steps is none either.
+        complete: nothing is still to be read. Else what only follows from a fault is not taken for one.
     """
     names = Names(sightings, nodes)
     ordered = sorted((names.resolve(s) for s in sightings), key=_order)
@@ -88,9 +84,9 @@ def assemble(
     groups = _groups(ordered, nodes, tasks_per_node)
     drafts = [_draft(g, nodes, ordered) for g in groups.values()]
     drafts += _hangs(ordered, silence, nodes, tasks_per_node, finished)
-    if ended is False and silence is None:
-        drafts = [d for d in drafts if d.alone]
-    if drafts and not any(d.role is Role.ROOT for d in drafts):
+    if ended is False and silence is None and not any(d.alone for d in drafts):
+        return []
+    if complete and drafts and not any(d.role is Role.ROOT for d in drafts):
         best = max((d for d in drafts if d.role is Role.CASCADE), key=_telling, default=None)
         if best is None:
             return []
@@ -122,8 +118,10 @@ class _Draft:
 
     @property
     def alone(self) -> bool:
-        """It is worth telling while the attempt still runs."""
-        return any(s.finding.ends_rank or s.finding.source is not Source.JOB_LOG for s in self.sightings)
+        """It is a reason to tell of this attempt while it still runs."""
+        return self.symptom is Symptom.SLOW or any(
+            s.finding.ends_rank or s.finding.source is not Source.JOB_LOG for s in self.sightings
+        )
 
     def anomaly(self, attempt: Attempt, now: datetime, progress: Progress | None) -> Anomaly:
         """The finished anomaly."""
@@ -165,7 +163,7 @@ def _relevant(ordered: Sequence[Sighting]) -> list[Sighting]:
         needed = OUTLIVED if f.ends_rank else 1
         if f.tag in _TOLD_EARLY and s.outlived >= _RESTARTED:
             continue
-        if s.outlived >= needed and f.tag not in _LASTING and f.signature not in _LASTING_SIGNATURES:
+        if s.outlived >= needed and not is_lasting(f):
             continue
         if f.tag in _BACK.values() and _came_back(s, ordered):
             continue
@@ -183,7 +181,7 @@ def _unless_all_is_well(ordered: Sequence[Sighting], progress: Progress) -> list
         s
         for s in ordered
         if s.finding.source is not Source.KERNEL
-        or s.finding.signature in _LASTING_SIGNATURES
+        or will_go_wrong(s.finding)
         or (s.timed and s.at > progress.at)
     ]
 

@@ -57,6 +57,10 @@ class Sighting(Model):
     """`at` can be compared with times from other files."""
     outlived: int = 0
     """Different steps that its attempt printed after it: training went on."""
+    historic: bool = False
+    """It was in the log when the watch began: it may explain a failure, and is none by itself."""
+    told: bool = False
+    """It is part of what was reported."""
 
 
 class StepLine(Model):
@@ -109,3 +113,19 @@ class PhaseLine(Model):
 
 
 Event = Finding | StepLine | PhaseLine
+
+_LASTING_TAGS = frozenset(
+    {"end", "cancel", "step-cancel", "node-fail", "node-down", "numerics", "finished", "slow"}
+)
+_LASTING_SIGNATURES = frozenset({"kernel.xid-64", "kernel.gpu-remap-failed", "metrics.remap-failed"})
+"""The GPU has broken memory in use: it will go wrong although it still runs."""
+
+
+def is_lasting(finding: Finding) -> bool:
+    """It stays true although steps follow."""
+    return finding.tag in _LASTING_TAGS or will_go_wrong(finding)
+
+
+def will_go_wrong(finding: Finding) -> bool:
+    """Something is broken that training has not met yet."""
+    return finding.signature in _LASTING_SIGNATURES

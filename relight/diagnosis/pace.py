@@ -18,6 +18,8 @@ MOST_NEEDED = 10
 """With a long history, this many slow windows in a row are asked for; with a short one, fewer."""
 WARM_UP = 1
 """Steps up to this one say nothing: they compile, or only dispatch."""
+SPAN = 10.0
+"""Seconds of training that a window covers at least, live: a few slow steps are nothing."""
 MOSTLY = 0.5
 """The share of the increase that waiting for data must explain to be the cause."""
 
@@ -32,6 +34,8 @@ class Window(BaseModel):
     line: int = 0
     offset: int = 0
     at: UtcDatetime | None = None
+    steps: int = 1
+    """Over which `seconds` and `data` are means."""
 
 
 class Slowdown(BaseModel):
@@ -51,9 +55,17 @@ class Pace(BaseModel):
     step: int | None = None
     at: UtcDatetime | None = None
     paused: bool = False
+    patient: bool = False
 
-    def observe(self, line: StepLine, at: datetime | None) -> None:
-        """A step line. `at` is its time on the job's own clock, or None."""
+    def observe(self, line: StepLine, at: datetime | None, *, patient: bool = False) -> None:
+        """A step line.
+
+        Args:
+            line: what it says.
+            at: its time on the job's own clock, or None.
+            patient: the log is read live: short windows are joined, and more of them are asked for.
+        """
+        self.patient = patient
         if self.step is not None and line.step == self.step:
             if self.windows and line.data_seconds is not None and self.windows[-1].step == line.step:
                 self.windows[-1].data = line.data_seconds
@@ -75,9 +87,23 @@ class Pace(BaseModel):
                 line=line.line,
                 offset=line.offset,
                 at=at,
+                steps=max(1, line.step - self.step) if self.step is not None else 1,
             )
-            self.windows = [*self.windows, window][-KEPT:]
+            self._append(window)
         self.step, self.at, self.paused = line.step, at, False
+
+    def _append(self, window: Window) -> None:
+        last = self.windows[-1] if self.windows else None
+        if not self.patient or last is None or last.seconds * last.steps >= SPAN:
+            self.windows = [*self.windows, window][-KEPT:]
+            return
+        steps = last.steps + window.steps
+        last.seconds = (last.seconds * last.steps + window.seconds * window.steps) / steps
+        if last.data is not None and window.data is not None:
+            last.data = (last.data * last.steps + window.data * window.steps) / steps
+        else:
+            last.data = None
+        last.steps = steps
 
     def pause(self) -> None:
         """A phase other than stepping was seen: the next window is no measure."""
@@ -86,9 +112,10 @@ class Pace(BaseModel):
     def slowdown(self) -> Slowdown | None:
         """The slowdown that lasts until now, if there is one."""
         values = [w.seconds for w in self.windows]
-        for n in range(len(values) - LEAST_BASE, LEAST_SLOW - 1, -1):
+        least_base = MOST_NEEDED if self.patient else LEAST_BASE
+        for n in range(len(values) - least_base, LEAST_SLOW - 1, -1):
             base = values[:-n]
-            if n < max(LEAST_SLOW, min(MOST_NEEDED, len(base) // 4)):
+            if n < (MOST_NEEDED if self.patient else max(LEAST_SLOW, min(MOST_NEEDED, len(base) // 4))):
                 return None
             usual = median(base)
             if usual > 0 and all(v > SLOW * usual for v in values[-n:]):

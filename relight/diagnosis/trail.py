@@ -4,12 +4,13 @@ A sensor keeps one per attempt and can store it; `relight diagnose` fills one fr
 `assemble` for anomalies, so that the same lines give the same diagnosis, however they arrive.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from pydantic import BaseModel, Field
 
 from relight.contracts import Cause, Progress, Role, Symptom
-from relight.diagnosis.findings import Event, Finding, PhaseLine, Sighting, StepLine
+from relight.diagnosis.findings import Event, Finding, PhaseLine, Sighting, StepLine, is_lasting
 from relight.diagnosis.numbers import Numbers, Trouble
 from relight.diagnosis.pace import Pace
 from relight.diagnosis.rhythm import Rhythm
@@ -18,12 +19,15 @@ MAX_SIGHTINGS = 512
 MAX_ALIKE = 16
 """Findings of one signature on one node that are kept; the others are only counted."""
 MAX_NAMES = 128
+MAX_PLACES = 4096
 MAX_OUTLIVED = 8
 
 
 class Trail(BaseModel):
     """What was seen of one attempt."""
 
+    live: bool = False
+    """The log grows while it is read: it may grow for weeks, and the times at which lines were seen count."""
     sightings: list[Sighting] = Field(default_factory=list)
     alike: dict[str, int] = Field(default_factory=dict)
     """How many findings of a signature on a node came, kept or not."""
@@ -33,21 +37,46 @@ class Trail(BaseModel):
     last: StepLine | None = None
     """The last step line."""
     furthest: int | None = None
+    attempts: dict[str, int] = Field(default_factory=dict)
+    """The attempt that a file announced last, where it did."""
     throughput: float | None = None
     overall_throughput: float | None = None
     """What the run itself says at its end."""
 
-    def add(self, event: Event, at: datetime, *, timed: bool = True) -> None:
-        """One more event, in the order of its file. `timed`: `at` compares with times from other files."""
+    def add(self, event: Event, at: datetime, *, timed: bool = True, historic: bool = False) -> bool:
+        """One more event, in the order of its file.
+
+        Args:
+            event: what a line says.
+            at: when it happened, as well as that is known.
+            timed: `at` can be compared with times from other files.
+            historic: it was there when the watch began.
+
+        Returns:
+            Whether it is progress.
+        """
+        if self.live and getattr(event, "attempt", 0) > self.attempts.get(event.file, 0):
+            self._forget_attempts_before(event.file, getattr(event, "attempt", 0))
         if isinstance(event, Finding):
-            self._found(event, at, timed)
+            self._found(event, at, timed, historic)
         elif isinstance(event, StepLine):
-            self._stepped(event, at, timed)
+            return self._stepped(event, at, timed)
         elif event.begins:
             self.rhythm.enter(event.phase, at)
             self.pace.pause()
         else:
             self._left(event, at)
+        return False
+
+    @property
+    def step_file(self) -> str:
+        """The file of the last step line; empty before the first one."""
+        return self.last.file if self.last is not None else ""
+
+    @property
+    def where(self) -> str:
+        """Where the last step line is: `file:byte offset`."""
+        return f"{self.last.file}:{self.last.offset}" if self.last is not None else ""
 
     def progress(self) -> Progress | None:
         """How far training has come."""
@@ -110,34 +139,82 @@ class Trail(BaseModel):
         )
         return [Sighting(finding=finding, at=now, timed=False)]
 
-    def _found(self, f: Finding, at: datetime, timed: bool) -> None:
+    def _forget_attempts_before(self, file: str, attempt: int) -> None:
+        """The file says that another attempt begins: what an earlier one said explains nothing now."""
+        self.attempts[file] = attempt
+        self.keep_only(lambda s: s.finding.file != file or s.finding.attempt >= attempt)
+
+    def take_over(self, before: "Trail", began: datetime) -> None:
+        """Takes over what was read for the attempt before and is clearly later: this attempt had begun."""
+        self.sightings = [s for s in before.sightings if s.at > began and not s.historic]
+        if before.last is not None and before.rhythm.at is not None and before.rhythm.at > began:
+            self._stepped(before.last, before.rhythm.at, timed=True)
+
+    def keep_only(self, wanted: Callable[[Sighting], bool]) -> None:
+        """Forgets the other sightings."""
+        self.sightings = [s for s in self.sightings if wanted(s)]
+        self.alike = {}
+        for s in self.sightings:
+            self._count(s.finding)
+
+    def mark_told(self) -> None:
+        """All that was seen so far has been reported."""
+        self.sightings = [s if s.told else s.model_copy(update={"told": True}) for s in self.sightings]
+
+    def _count(self, f: Finding) -> int:
+        place = f"{f.signature}@{f.node or ''}"
+        if place not in self.alike and len(self.alike) >= MAX_PLACES:
+            return MAX_PLACES  # a log may name any number of nodes
+        self.alike[place] = self.alike.get(place, 0) + 1
+        return self.alike[place]
+
+    def _found(self, f: Finding, at: datetime, timed: bool, historic: bool) -> None:
         if f.groups.get("throughput"):
             self.overall_throughput = float(f.groups["throughput"])
-        place = f"{f.signature}@{f.node or ''}"
-        self.alike[place] = self.alike.get(place, 0) + 1
         most = MAX_NAMES if f.tag == "names" else MAX_ALIKE if f.node else 4 * MAX_ALIKE
-        if self.alike[place] <= most and len(self.sightings) < MAX_SIGHTINGS:
-            self.sightings.append(Sighting(finding=f, at=at, timed=timed))
+        if self._count(f) > most or not self._has_room(f):
+            return
+        self.sightings.append(Sighting(finding=f, at=at, timed=timed, historic=historic))
 
-    def _stepped(self, line: StepLine, at: datetime, timed: bool) -> None:
+    def _has_room(self, f: Finding) -> bool:
+        """Makes room, if need be: the first findings that end a rank tell most; of the others, the latest."""
+        if len(self.sightings) < MAX_SIGHTINGS:
+            return True
+        lesser = next((n for n, s in enumerate(self.sightings) if not s.finding.ends_rank), None)
+        if lesser is None or not self.live:
+            return False
+        del self.sightings[lesser]
+        return True
+
+    def _stepped(self, line: StepLine, at: datetime, timed: bool) -> bool:
         if not self.rhythm.observe(line.step, at):
             if self.last is not None and line.step == self.last.step:  # the rest of a record of many lines
                 self.throughput = line.throughput if line.throughput is not None else self.throughput
-                self.pace.observe(line, line.logged_at)
-                self.numbers.observe(line)
-            return
+                self._measure(line, at)
+            return False
         self.last = line
         self.furthest = line.step if self.furthest is None else max(self.furthest, line.step)
         self.throughput = line.throughput if line.throughput is not None else self.throughput
-        self.pace.observe(line, line.logged_at)
-        self.numbers.observe(line)
+        self._measure(line, at)
         for n, s in enumerate(self.sightings):
             f = s.finding
             if s.outlived < MAX_OUTLIVED and f.attempt == line.attempt:
                 later = f.offset < line.offset if f.file == line.file else timed and s.timed and s.at < at
                 if later:
                     self.sightings[n] = s.model_copy(update={"outlived": s.outlived + 1})
+        if self.live and any(_is_done(s) for s in self.sightings):
+            self.keep_only(lambda s: not _is_done(s))
+        return True
+
+    def _measure(self, line: StepLine, at: datetime) -> None:
+        self.pace.observe(line, line.logged_at or (at if self.live else None), patient=self.live)
+        self.numbers.observe(line)
 
     def _left(self, event: PhaseLine, at: datetime) -> None:
         self.rhythm.leave(event.phase, at)
         self.pace.pause()
+
+
+def _is_done(s: Sighting) -> bool:
+    """Training has long gone on after it."""
+    return s.outlived >= MAX_OUTLIVED and not is_lasting(s.finding) and s.finding.tag != "names"

@@ -18,11 +18,12 @@ def silent_until(memory: Memory, policy: Policy) -> datetime | None:
     Time in which the attempt did not run (suspended) does not count. Time in which the scheduler did not
     answer does: the job ran on.
     """
-    deadline = memory.rhythm.deadline(policy.hang_floor, policy.hang_factor)
-    if deadline is None or memory.rhythm.at is None:
+    deadline = memory.trail.rhythm.deadline(policy.hang_floor, policy.hang_factor)
+    if deadline is None or memory.trail.rhythm.at is None:
         return None
-    if memory.running_since is not None and memory.running_since > memory.rhythm.at:
-        return memory.running_since + (deadline - memory.rhythm.at)
+    last = memory.trail.rhythm.at
+    if memory.running_since is not None and memory.running_since > last:
+        return memory.running_since + (deadline - last)
     return deadline
 
 
@@ -55,7 +56,7 @@ def no_progress(
                 source=Source.JOB_LOG,
                 observed_at=now,
                 text=_describe(progress, deadline - progress.at, now),
-                where=memory.step_file,
+                where=memory.trail.where,
             ),
             *_silent_nodes(silent, now),
         ),

@@ -107,7 +107,8 @@ class Scene:
         if ask:
             self.ask()
         reading = Reading(
-            seen=[Seen(event, self.now, historic, self.now) for event in events],
+            began=self.now,
+            seen=[Seen(event, self.now, historic, timed=True) for event in events],
             behind=self.behind,
             files=1,
             troubles=self.troubles,
@@ -123,8 +124,12 @@ class Scene:
             self.tick(step(number), after=every)
 
     def anomalies(self) -> list[Anomaly]:
-        """All that were told."""
-        return [Anomaly.model_validate_json(m.payload) for m in self.messages if m.signal == REPORT_ANOMALY]
+        """All that were told. What was told before is not sent again, as the store sees to."""
+        told = [Anomaly.model_validate_json(m.payload) for m in self.messages if m.signal == REPORT_ANOMALY]
+        first: dict[str, Anomaly] = {}
+        for a in told:
+            first.setdefault(a.anomaly_id, a)
+        return list(first.values())
 
     def reports(self) -> list[AttemptReport]:
         """All that were told."""

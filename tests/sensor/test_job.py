@@ -6,7 +6,7 @@ from sensor.messages import Message
 from sensor.metrics import Metrics
 from sensor.reading import Reading
 from sensor.watch import JobWatch
-from tests.sensor.making import JOB
+from tests.sensor.making import JOB, START
 
 A = Message(signal="report_attempt", key="a", payload="{}")
 B = Message(signal="report_attempt", key="b", payload="{}")
@@ -22,9 +22,9 @@ def make() -> WatchedJob:
 
 def test_nothing_is_lost_while_it_cannot_be_saved() -> None:
     job, metrics = make(), Metrics()
-    job.note(Reading(positions=[position(1, 5), position(2)]), [A], metrics)
+    job.note(Reading(began=START, positions=[position(1, 5), position(2)]), [A], metrics)
     assert job.unsaved() is not None  # and saving it fails
-    job.note(Reading(positions=[position(1, 9)], gone=["1:2"]), [B], metrics)
+    job.note(Reading(began=START, positions=[position(1, 9)], gone=["1:2"]), [B], metrics)
     unsaved = job.unsaved()
     assert unsaved is not None
     assert (unsaved.positions, unsaved.gone, unsaved.messages) == ((position(1, 9),), ("1:2",), (A, B))
@@ -34,8 +34,8 @@ def test_nothing_is_lost_while_it_cannot_be_saved() -> None:
 
 def test_a_file_that_comes_back_under_its_old_inode_is_kept() -> None:
     job, metrics = make(), Metrics()
-    job.note(Reading(gone=["1:2"]), [], metrics)
-    job.note(Reading(positions=[position(2, 7)]), [], metrics)
+    job.note(Reading(began=START, gone=["1:2"]), [], metrics)
+    job.note(Reading(began=START, positions=[position(2, 7)]), [], metrics)
     unsaved = job.unsaved()
     assert unsaved is not None
     assert unsaved.positions == (position(2, 7),)
@@ -46,7 +46,7 @@ def test_changed_memory_alone_is_saved_too() -> None:
     unsaved = job.unsaved()
     assert unsaved is not None
     job.saved(unsaved)
-    job.watch.memory.loss = 1.0
+    job.watch.memory.silence_told = True
     assert job.unsaved() is not None
     job.watch.change_job(JOB.model_copy(update={"run": "renamed"}))
     assert job.unsaved() is not None

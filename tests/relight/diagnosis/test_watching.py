@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relight.contracts import Cause
-from relight.diagnosis.findings import PhaseKind, PhaseLine, Sighting, StepLine
+from relight.diagnosis.findings import Finding, PhaseKind, PhaseLine, Sighting, StepLine
 from relight.diagnosis.numbers import Numbers, Trouble
 from relight.diagnosis.pace import Pace
 from relight.diagnosis.trail import MAX_SIGHTINGS, Trail
@@ -179,3 +179,39 @@ def test_a_slow_trail_says_what_it_waits_for() -> None:
     assert isinstance(sighting, Sighting)
     assert sighting.finding.cause is Cause.DATA_LOADER
     assert trail.seen(NOW) == []
+
+
+def ecc(offset: int, **more: object) -> Finding:
+    (found,) = findings(ECC.format(1))
+    return found.model_copy(update={"file": "a", "offset": offset, **more})
+
+
+def test_a_live_trail_forgets_what_training_outlived_and_hears_of_the_same_again() -> None:
+    trail = Trail(live=True)
+    at = 0
+    for _ in range(40):
+        at += 1
+        trail.add(ecc(at * 100 + 1), NOW)
+        for _ in range(10):
+            at += 1
+            trail.add(step(at), NOW + timedelta(seconds=at))
+    assert trail.sightings == []
+    trail.add(ecc(at * 100 + 1), NOW)
+    assert len(trail.sightings) == 1
+
+
+def test_a_live_trail_is_bounded_whatever_the_log_names() -> None:
+    trail = Trail(live=True)
+    for n in range(20_000):
+        trail.add(ecc(n, node=f"n{n}", ends_rank=n < 10), NOW)
+    assert len(trail.sightings) <= MAX_SIGHTINGS
+    assert len(trail.alike) <= 5000
+    assert sum(s.finding.ends_rank for s in trail.sightings) == 10
+
+
+def test_an_announced_attempt_ends_what_the_file_said_before() -> None:
+    trail = Trail(live=True)
+    trail.add(ecc(1), NOW)
+    trail.add(ecc(2, file="other"), NOW)
+    trail.add(step(5, attempt=1), NOW)
+    assert [s.finding.file for s in trail.sightings] == ["other"]
