@@ -192,9 +192,11 @@ class JobWatch:
             reason = f"the job was requeued and is {info.state.value} as attempt {seen.label}"
             report = self._report(AttemptEvent.ENDED, now, JobState.PENDING, reason=reason)
             messages.append(attempt_message(report))
-        # Slurm's times are whole seconds, so only what is clearly later is the new attempt's.
-        began = info.start_time + timedelta(seconds=1) if info.start_time is not None else None
-        before = memory.trail
+        # Slurm's times are whole seconds. Where the end of the old attempt was not heard, and so its last words
+        # may not have been either, only what is clearly later is the new attempt's.
+        began, before = info.start_time, memory.trail
+        if began is not None and not memory.end_told:
+            began += timedelta(seconds=1)
         memory.begin_attempt(seen)
         if began is not None:
             memory.trail.take_over(before, began)
@@ -237,7 +239,9 @@ class JobWatch:
             return
         if info.state.is_over or info.state is JobState.PENDING:
             # What an ended or requeued attempt printed last explains a failure, and nothing else.
-            if not info.state.is_failure:
+            if info.state is JobState.PENDING:  # it may have started since
+                memory.trail.keep_only(lambda s: s.at > view.asked_at)
+            elif not info.state.is_failure:
                 memory.trail.keep_only(lambda s: False)
             elif any(not s.told for s in memory.trail.sightings):
                 where = (memory.nodes, self.tasks_per_node)

@@ -131,6 +131,7 @@ def monitor_details(status: MonitorStatus) -> str:
         lines.append(f"Last reported step: **{status.progress.step}**.")
     if status.open_recoveries:
         lines.append("Open recovery: " + ", ".join(code(r) for r in status.open_recoveries))
+    lines += [f"Noticed: {code(note)}" for note in status.noticed]
     if status.end is not None:
         lines.append(f"Ended: **{status.end.value}** {code(status.end_detail)}")
     lines.append(

@@ -273,7 +273,7 @@ class TrainingJobMonitor:
         memory, now = self._memory, workflow.now()
         diagnosis, anomalies = memory.diagnose()
         if not memory.needs_recovery(diagnosis):
-            memory.set_aside(now)
+            memory.set_aside(diagnosis, now)
             return
         job = memory.job
         began = diagnosis.anomaly_ids[0] if diagnosis.anomaly_ids else anomalies[0].anomaly_id
@@ -286,7 +286,7 @@ class TrainingJobMonitor:
                     job=job,
                     diagnosis=diagnosis,
                     anomalies=anomalies,
-                    ledgers=memory.state.ledgers,
+                    ledger=memory.state.ledger,
                     paused=memory.state.paused,
                 ),
                 id=record.recovery_id,

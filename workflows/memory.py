@@ -37,7 +37,7 @@ from relight.contracts.messages import (
 from relight.contracts.steps import PollResult
 from relight.diagnosis.verdict import diagnose
 from relight.policy.attempts import Relation, relation, same_execution
-from relight.policy.ledger import count_try
+from relight.policy.ledger import note_failure
 from relight.policy.plan import nothing_to_recover
 
 MAX_SEEN = 1000
@@ -46,6 +46,7 @@ MAX_EVIDENCE = 6
 """Evidence kept of one anomaly: a full inbox stays far below the size that Temporal allows an input."""
 MAX_SUSPECTS = 64
 MAX_RECORDS = 20
+MAX_NOTICED = 5
 MAX_FORWARDED = 50
 """Late anomalies that one recovery is told of."""
 
@@ -118,6 +119,7 @@ class Memory:
             duplicates=state.duplicates,
             stale=state.stale,
             missed=state.missed,
+            noticed=state.noticed,
             renewals=state.renewals,
             malformed=state.malformed,
             lost=state.lost,
@@ -223,9 +225,7 @@ class Memory:
             self._set(duplicates=self.state.duplicates + 1)
             return
         self._close(record.model_copy(update={"outcome": outcome, "state": "ended"}))
-        if outcome.times.acted is not None:
-            tried = count_try(self.state.ledgers, outcome.root_key, outcome.cause, outcome.lost_from_step)
-            self._set(ledgers=tried)
+        self._set(ledger=note_failure(self.state.ledger, outcome, self.job.nodes))
         if outcome.outcome in {Outcome.HELD, Outcome.STOPPED}:
             self._end(EndReason.STOPPED, outcome.reason)
             return
@@ -350,8 +350,11 @@ class Memory:
             return None
         return Progress(step=self.state.furthest_step, at=diagnosis.occurred_at)
 
-    def set_aside(self, now: datetime) -> None:
-        """Empties the inbox of a diagnosis that needs no recovery."""
+    def set_aside(self, diagnosis: Diagnosis, now: datetime) -> None:
+        """Empties the inbox of a diagnosis that needs no recovery; what people may want to know is kept."""
+        if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED}:
+            note = f"{diagnosis.detected_at:%Y-%m-%d %H:%M} UTC: {diagnosis.explanation}"
+            self._set(noticed=(*self.state.noticed, note)[-MAX_NOTICED:])
         self._set(inbox=(), settle_until=None)
         self._look_soon(now)
 

@@ -512,7 +512,7 @@ class RecoveryWorkflow:
             self._job,
             self._diagnosis,
             self._confirmation,
-            self._start.ledgers,
+            self._start.ledger,
             self._job.mode,
             self._planned,
             cannot_exclude=self._cannot_exclude,
@@ -635,6 +635,7 @@ class RecoveryWorkflow:
             resumed_at_step=self._resumed_at(),
             approved_by=self._approval.approved_by,
             root_key=self._diagnosis.root_key,
+            where=self._diagnosis.where,
         )
 
 
@@ -658,6 +659,7 @@ def _essence(diagnosis: Diagnosis) -> tuple[object, ...]:
         diagnosis.cause,
         diagnosis.retryable,
         diagnosis.nodes,
+        diagnosis.where,
         diagnosis.root_key,
         diagnosis.progress.step if diagnosis.progress else None,
     )

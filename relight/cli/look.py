@@ -103,6 +103,7 @@ def _screen(view: JobView) -> list[RenderableType]:
         ("attempt", f"{job.attempt.label}, submitted {clock(job.attempt.submit_time, date=True)}"),
         ("nodes", nodes or "-"),
         ("progress", _progress(status.progress if status else None)),
+        *(("noticed", note) for note in (status.noticed if status else ())),
         ("policy", job.policy.name),
         ("checkpoints", job.checkpoint_dir or "not told (relight watch --checkpoints DIR)"),
         ("logs", "\n".join(job.log_paths) or "-"),

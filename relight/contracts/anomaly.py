@@ -152,6 +152,8 @@ class Diagnosis(Model):
     occurred_at: UtcDatetime
     detected_at: UtcDatetime
     progress: Progress | None = None
+    where: tuple[str, ...] = ()
+    """The nodes on which it went wrong, suspected or not."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

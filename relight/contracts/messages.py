@@ -114,14 +114,18 @@ class RecoveryRecord(Model):
     """The last news of it."""
 
 
-class RetryLedger(Model):
-    """How often one root cause was retried with no step gained. Progress resets it."""
+class PastFailure(Model):
+    """A failure that a restart followed."""
 
     root_key: str
+    """As in the diagnosis: what a replay of the same failure names again; empty when it names nothing."""
     cause: Cause
-    tried: int = 0
     step: int | None = None
-    """The furthest step when it was last counted."""
+    """How far training had come; None: it had printed no step."""
+    allocation: str = ""
+    """The nodes of the attempt, folded: `node[001-064]`."""
+    where: tuple[str, ...] = ()
+    """The nodes on which it went wrong."""
 
 
 class MonitorState(Model):
@@ -135,7 +139,10 @@ class MonitorState(Model):
     paused: bool = False
     active: tuple[RecoveryRecord, ...] = ()
     ended_recoveries: tuple[RecoveryRecord, ...] = ()
-    ledgers: tuple[RetryLedger, ...] = ()
+    ledger: tuple[PastFailure, ...] = ()
+    """Failures of this run that a restart followed, oldest first."""
+    noticed: tuple[str, ...] = ()
+    """What was seen and needs no recovery, newest last: a slowdown, for example."""
     attempts: tuple[AttemptReport, ...] = ()
     """How the latest attempts began and ended."""
     end: EndReason | None = None
@@ -177,6 +184,8 @@ class MonitorStatus(Model):
     """watching, settling, recovering, awaiting-approval, paused, ended."""
     progress: Progress | None = None
     open_recoveries: tuple[str, ...] = ()
+    noticed: tuple[str, ...] = ()
+    """What was seen and needs no recovery, newest last."""
     signals: int = 0
     duplicates: int = 0
     stale: int = 0
@@ -208,7 +217,7 @@ class RecoveryInput(Model):
     diagnosis: Diagnosis
     anomalies: tuple[Anomaly, ...] = ()
     """What the diagnosis was made from, so that late evidence can be weighed with it."""
-    ledgers: tuple[RetryLedger, ...] = ()
+    ledger: tuple[PastFailure, ...] = ()
     paused: bool = False
 
 

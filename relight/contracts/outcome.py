@@ -63,6 +63,8 @@ class RecoveryOutcome(Model):
     gpu_hours_lost: float | None = None
     approved_by: str = ""
     root_key: str = ""
+    where: tuple[str, ...] = ()
+    """The nodes on which it went wrong, suspected or not."""
 
     @property
     def steps_lost(self) -> int | None:

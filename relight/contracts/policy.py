@@ -60,5 +60,9 @@ class Policy(Model):
     """Restarts for the same cause with no step gained, before relight stops."""
     retries_confirmation: int = Field(default=1, ge=0)
     """Restarts when the cause names the same replay-stable thing again (a code line, a data position)."""
+    do_not_requeue: tuple[int, ...] = (93,)
+    """Exit codes by which the job's own program asks not to be started again."""
+    restart_elsewhere: tuple[int, ...] = (16,)
+    """Exit codes by which the job's own program asks to be started on other nodes."""
     checkpoint_layout: CheckpointLayout | None = None
     """How the run arranges its checkpoints; None: recognised from the directory."""

@@ -73,7 +73,7 @@ def assemble(
             job whose own log only shows steps is none either.
         complete: nothing is still to be read. Else what only follows from a fault is not taken for one.
     """
-    names = Names(sightings, nodes)
+    names = Names(sightings, nodes, tasks_per_node)
     ordered = sorted((names.resolve(s) for s in sightings), key=_order)
     ordered = _relevant(ordered)
     if ended is None and silence is None and progress is not None:
@@ -154,9 +154,7 @@ def _order(s: Sighting) -> tuple[datetime, str, int, int]:
 
 def _relevant(ordered: Sequence[Sighting]) -> list[Sighting]:
     """Without what training outlived, what came back, and what follows a failure that srun cleans up."""
-    failed = [
-        s for s in ordered if s.finding.tag in {"exit", "exception", "abort"} and _is_bad_exit(s.finding)
-    ]
+    failed = [s for s in ordered if _says_why(s)]
     kept = []
     for s in ordered:
         f = s.finding
@@ -184,6 +182,14 @@ def _unless_all_is_well(ordered: Sequence[Sighting], progress: Progress) -> list
         or will_go_wrong(s.finding)
         or (s.timed and s.at > progress.at)
     ]
+
+
+def _says_why(s: Sighting) -> bool:
+    """A failure after which srun ends the other tasks, as a cancelled step."""
+    f = s.finding
+    if f.tag in {"exit", "exception", "abort"}:
+        return _is_bad_exit(f)
+    return f.role is Role.ROOT and f.cause not in {*_ENDS, Cause.UNKNOWN, Cause.HEALTHY} and not s.outlived
 
 
 def _is_bad_exit(f: Finding) -> bool:

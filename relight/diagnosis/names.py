@@ -1,7 +1,7 @@
 """Who is who: addresses and ranks to node names, as far as the logs themselves say."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hostlist import BadHostlist, expand_hostlist
 
@@ -15,8 +15,12 @@ _OWN_ID = re.compile(r"My host id: (?P<id>[\w.-]+)")
 class Names:
     """Resolves what messages call a node."""
 
-    def __init__(self, sightings: Iterable[Sighting], nodes: Iterable[str] = ()) -> None:
-        """Learns from lines that say who is who, whatever their order."""
+    def __init__(
+        self, sightings: Iterable[Sighting], nodes: Sequence[str] = (), tasks_per_node: int | None = None
+    ) -> None:
+        """Learns from lines that say who is who, whatever their order, and from the placement of the ranks."""
+        self._nodes = tuple(nodes)
+        self._per_node = tasks_per_node
         self._alias: dict[str, str] = {}
         self._rank: dict[int, str] = {}
         self._known = set(nodes)
@@ -38,8 +42,14 @@ class Names:
         return name
 
     def of_rank(self, rank: int | None) -> str | None:
-        """The node of a rank, where a log says it."""
-        return self._rank.get(rank) if rank is not None else None
+        """The node of a rank, where a log or the placement says it."""
+        if rank is None:
+            return None
+        if rank in self._rank:
+            return self._rank[rank]
+        if not self._per_node or not 0 <= rank // self._per_node < len(self._nodes):
+            return None
+        return self._nodes[rank // self._per_node]
 
     def resolve(self, s: Sighting) -> Sighting:
         """The same sighting with node and peer as node names where that is possible."""

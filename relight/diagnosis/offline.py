@@ -21,15 +21,17 @@ from relight.contracts import (
     Symptom,
     TrainingJob,
 )
+from relight.contracts.messages import PastFailure
 from relight.diagnosis import metrics as csv_metrics
 from relight.diagnosis.assemble import Silence, assemble
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.decision import Decision, Past, decide
 from relight.diagnosis.findings import Event, Finding, Sighting
 from relight.diagnosis.reader import LogReader
 from relight.diagnosis.steplines import StepFormat
 from relight.diagnosis.trail import Trail
 from relight.diagnosis.verdict import diagnose
+from relight.policy.decision import Decision, decide
+from relight.policy.ledger import fold
 
 
 class LogKind(StrEnum):
@@ -145,7 +147,7 @@ def investigate(
     seen = _Seen(per_node=tasks_per_node, silent_for=silent_for)
     _read(inputs, catalogue, seen, now=now, nodes=nodes, steps=steps)
     policy = policy or Policy()
-    history: list[Past] = []
+    history: list[PastFailure] = []
     firsts: dict[str, Line | None] = {}
     report = _nothing(Trail())
     attempts = sorted(seen.trails)
@@ -243,14 +245,14 @@ def _fill(events: Sequence[tuple[Event, datetime | None]], seen: _Seen, now: dat
 def _judge(
     seen: _Seen,
     number: int,
-    history: Sequence[Past],
+    history: Sequence[PastFailure],
     *,
     last: bool,
     now: datetime,
     running: bool,
     exit_code: int | None,
     policy: Policy,
-) -> tuple[Report, Past | None]:
+) -> tuple[Report, PastFailure | None]:
     trail = seen.trails[number]
     nodes = seen.nodes.get(number, ())
     attempt = Attempt(
@@ -278,10 +280,14 @@ def _judge(
     if not anomalies:
         return _nothing(trail), None
     diagnosis = diagnose(anomalies, job)
-    first = _first_error(diagnosis, sightings)
-    where = tuple(dict.fromkeys([*diagnosis.nodes, *_nodes_of(first)]))
-    decision = decide(diagnosis, history, nodes=nodes, where=where, exit_code=exit_code)
-    past = Past(diagnosis.root_key, diagnosis.cause, trail.furthest, nodes, where)
+    decision = decide(diagnosis, history, policy=policy, nodes=nodes, exit_code=exit_code)
+    past = PastFailure(
+        root_key=diagnosis.root_key,
+        cause=diagnosis.cause,
+        step=trail.furthest,
+        allocation=fold(nodes),
+        where=diagnosis.where,
+    )
     return _report(diagnosis, decision, anomalies, trail, seen, sightings), past
 
 
@@ -289,10 +295,6 @@ def _has_ended(running: bool, exit_code: int | None) -> bool | None:
     if running:
         return False
     return True if exit_code is not None else None
-
-
-def _nodes_of(sighting: Sighting | None) -> tuple[str, ...]:
-    return (sighting.finding.node,) if sighting is not None and sighting.finding.node else ()
 
 
 def _silence(trail: Trail, silent_for: timedelta | None, now: datetime, policy: Policy) -> Silence | None:

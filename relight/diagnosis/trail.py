@@ -146,7 +146,7 @@ class Trail(BaseModel):
 
     def take_over(self, before: "Trail", began: datetime) -> None:
         """Takes over what was read for the attempt before and is clearly later: this attempt had begun."""
-        self.sightings = [s for s in before.sightings if s.at > began and not s.historic]
+        self.sightings = [s for s in before.sightings if s.at > began and not (s.historic or s.told)]
         if before.last is not None and before.rhythm.at is not None and before.rhythm.at > began:
             self._stepped(before.last, before.rhythm.at, timed=True)
 

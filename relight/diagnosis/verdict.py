@@ -80,6 +80,7 @@ def diagnose(anomalies: Sequence[Anomaly], job: TrainingJob) -> Diagnosis:
         or (f"{root.detector}|{root.cause.value}" if root.cause is not Cause.UNKNOWN else ""),
         occurred_at=min(root.occurred_at, detected),
         detected_at=detected,
+        where=_where(suspects, supporting),
         progress=max(
             (a.progress for a in ordered if a.progress is not None), key=lambda p: p.at, default=None
         ),
@@ -136,6 +137,12 @@ def _suspects(root: Anomaly, supporting: Sequence[Anomaly], job: TrainingJob) ->
                 s = Suspect(rank=s.rank, gpu=s.gpu, because=_with_node(s))
             seen.setdefault((s.node, s.rank, s.gpu), s)
     return tuple(seen.values())[:MAX_SUSPECTS]
+
+
+def _where(suspects: Sequence[Suspect], supporting: Sequence[Anomaly]) -> tuple[str, ...]:
+    """The nodes under suspicion, and the one that the first telling line is about."""
+    first = next((e.node for a in supporting for e in a.evidence if e.node), None)
+    return tuple(dict.fromkeys(n for n in (*(s.node for s in suspects), first) if n))
 
 
 def _everywhere(root: Anomaly, job: TrainingJob) -> bool:

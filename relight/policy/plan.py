@@ -1,9 +1,9 @@
 """From a confirmed diagnosis to a plan: what to do, in which steps, and whether a person must agree."""
 
 from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Symptom, TrainingJob
-from relight.contracts.messages import RetryLedger
+from relight.contracts.messages import PastFailure
 from relight.contracts.steps import ConfirmResult, LocateResult
-from relight.policy.ledger import spent
+from relight.policy.decision import Decision, decide
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
@@ -12,16 +12,24 @@ MAX_NAMED = 8
 
 
 def nothing_to_recover(diagnosis: Diagnosis) -> bool:
-    """There is no fault that a recovery could repair."""
-    return diagnosis.symptom is Symptom.NONE or diagnosis.cause in NOTHING_TO_RECOVER
+    """There is no fault that a recovery could repair; training that goes on well enough is left alone."""
+    match diagnosis.symptom:
+        case Symptom.NONE:
+            return True
+        case Symptom.SLOW if diagnosis.cause is Cause.UNKNOWN and not diagnosis.nodes:
+            return True
+        case Symptom.DEGRADED if diagnosis.cause is not Cause.NUMERICAL and not diagnosis.nodes:
+            return True
+    return diagnosis.cause in NOTHING_TO_RECOVER
 
 
-def nodes_to_exclude(job: TrainingJob, diagnosis: Diagnosis, confirmation: ConfirmResult) -> tuple[str, ...]:
-    """The nodes that the next attempt shall not run on: those that the diagnosis accuses, and lost ones.
+def nodes_to_exclude(
+    job: TrainingJob, suspects: tuple[str, ...], confirmation: ConfirmResult
+) -> tuple[str, ...]:
+    """The nodes that the next attempt shall not run on: suspected ones, and lost ones.
 
     Suspicion that falls on more than half of several nodes names no culprit: it is the echo of one fault.
     """
-    suspects = diagnosis.nodes
     if len(suspects) > 1 and 2 * len(suspects) > len(job.nodes):
         suspects = ()
     return tuple(sorted({*suspects, *confirmation.nodes_lost}))
@@ -31,7 +39,7 @@ def make_plan(
     job: TrainingJob,
     diagnosis: Diagnosis,
     confirmation: ConfirmResult,
-    ledgers: tuple[RetryLedger, ...],
+    ledger: tuple[PastFailure, ...],
     mode: Mode,
     checkpoint: LocateResult | None = None,
     *,
@@ -43,7 +51,7 @@ def make_plan(
         job: the job, in the attempt that failed.
         diagnosis: what is wrong.
         confirmation: what independent sources said of it.
-        ledgers: earlier restarts.
+        ledger: earlier failures of the run that a restart followed.
         mode: what relight may do by itself now.
         checkpoint: where training would resume; None when that could not be found out.
         cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
@@ -51,14 +59,12 @@ def make_plan(
     what = f"{diagnosis.symptom.value}, cause {diagnosis.cause.value}"
     if nothing_to_recover(diagnosis):
         return Plan(action=Action.NONE, because=f"{what}: nothing to recover")
-    if not diagnosis.retryable:
-        return Plan(action=Action.STOP, because=f"{what}: a restart would fail in the same way")
-    if reason := spent(ledgers, job.policy, diagnosis):
-        return Plan(action=Action.STOP, because=f"retry budget used up: {reason}")
-
-    excluded = () if cannot_exclude else nodes_to_exclude(job, diagnosis, confirmation)
-    if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED} and not excluded:
-        return Plan(action=Action.NONE, because=f"{what}: no node to move away from; training goes on")
+    decision = decide(
+        diagnosis, ledger, policy=job.policy, nodes=job.nodes, exit_code=_exit_code(confirmation)
+    )
+    if decision.action in {Action.NONE, Action.STOP}:
+        return Plan(action=decision.action, because=f"{what}: {decision.because}")
+    excluded = () if cannot_exclude else nodes_to_exclude(job, decision.nodes, confirmation)
 
     approval: list[str] = []
     if mode is Mode.OBSERVE:
@@ -67,6 +73,8 @@ def make_plan(
         approval.append(f"the fault is not confirmed by a second source ({confirmation.summary})")
     if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED}:
         approval.append("training still goes on: a restart gives up running work")
+    if diagnosis.cause is Cause.NUMERICAL and diagnosis.symptom is Symptom.DEGRADED:
+        approval.append("the newest checkpoints may hold the wrong numbers already")
     if cannot_exclude:
         approval.append(f"the suspected nodes cannot be excluded ({cannot_exclude})")
     if checkpoint is None:
@@ -80,22 +88,30 @@ def make_plan(
             because=f"{what}; no checkpoint can be used: {checkpoint.summary}",
         )
     return Plan(
-        action=_action(diagnosis, excluded),
+        action=Action.RESTART_EXCLUDE_NODE if excluded else _without_exclusion(decision),
         steps=_restart_steps(job, excluded, checkpoint, diagnosis),
         excluded_nodes=excluded,
         checkpoint=checkpoint.name if checkpoint else None,
         checkpoint_step=checkpoint.step if checkpoint else None,
         needs_approval_because=tuple(approval),
-        because=f"{what}: {diagnosis.explanation}" if diagnosis.explanation else what,
+        because=_because(what, diagnosis, decision),
     )
 
 
-def _action(diagnosis: Diagnosis, excluded: tuple[str, ...]) -> Action:
-    if excluded:
-        return Action.RESTART_EXCLUDE_NODE
-    if diagnosis.cause is Cause.CHECKPOINT_CORRUPT:
-        return Action.RESTART_PREVIOUS_CHECKPOINT
-    return Action.RESTART
+def _exit_code(confirmation: ConfirmResult) -> int | None:
+    return confirmation.job_info.exit_code if confirmation.job_info is not None else None
+
+
+def _without_exclusion(decision: Decision) -> Action:
+    return Action.RESTART if decision.action is Action.RESTART_EXCLUDE_NODE else decision.action
+
+
+def _because(what: str, diagnosis: Diagnosis, decision: Decision) -> str:
+    """The diagnosis in words, and what earlier failures add to it."""
+    told = f"{what}: {diagnosis.explanation}" if diagnosis.explanation else what
+    if decision.action is Action.RESTART_EXCLUDE_NODE and decision.nodes != diagnosis.nodes:
+        return f"{told} And {decision.because}." if diagnosis.explanation else f"{told}; {decision.because}"
+    return told
 
 
 def _restart_steps(

@@ -47,7 +47,7 @@ poll = "{poll}s"
 JOB = """#!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --open-mode=append
-srun --kill-on-bad-exit=1 --unbuffered {python} {trainer} --dir {dir} --steps {steps} \\
+srun --kill-on-bad-exit=1 --unbuffered {wrap} {python} {trainer} --dir {dir} --steps {steps} \\
     --step-time {step_time} --save-every 10 {options}
 """
 
@@ -184,13 +184,17 @@ class Lab:
     # ---- jobs ------------------------------------------------------------------
     def train(
         self, options: str = "", *, nodes: int = 2, steps: int = 100000, step_time: float = 0.1,
-        sbatch: tuple[str, ...] = (), mode: str | None = "observe", wait_step: int = 5,
+        sbatch: tuple[str, ...] = (), mode: str | None = "observe", wait_step: int = 5, wrap: str = "",
     ) -> Training:  # fmt: skip
-        """Submits a training job, watches it, and waits until it makes progress (mode None: not watched)."""
+        """Submits a training job, watches it, and waits until it makes progress (mode None: not watched).
+
+        `wrap` is a command that gets the training's own command as its arguments.
+        """
         self._jobs += 1
         directory = self.root / f"job{self._jobs}"
         directory.mkdir()
         script = JOB.format(
+            wrap=wrap,
             python=sys.executable,
             trainer=TRAINER,
             dir=directory,

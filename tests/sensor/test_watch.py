@@ -350,6 +350,22 @@ def test_ranks_that_die_because_the_attempt_was_ended_are_no_crash(ending: objec
     assert scene.anomalies() == []
 
 
+def test_a_new_attempt_that_fails_before_the_scheduler_is_asked_again_is_heard() -> None:
+    scene = Scene()
+    scene.train()
+    scene.says = info(JobState.FAILED, exit_code=1)
+    scene.tick(finding())
+    scene.tick(finding("dying-gasp", role=Role.CASCADE), ask=False)
+    scene.says = requeued()
+    scene.tick()
+    scene.says = requeued(JobState.RUNNING, start_time=scene.now)
+    scene.tick(step(9), finding("cuda.ecc", cause=Cause.GPU_MEMORY_ECC, offset=9000), ask=False)
+    scene.says = requeued(JobState.FAILED, start_time=scene.now)
+    scene.tick()
+    told = [a for a in scene.anomalies() if a.attempt.restart_count == 1 and a.detector == "log"]
+    assert [a.cause for a in told] == [Cause.GPU_MEMORY_ECC]
+
+
 def test_a_completing_attempt_is_waited_for() -> None:
     scene = Scene()
     scene.train()

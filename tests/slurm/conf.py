@@ -22,6 +22,8 @@ class Shape:
     cred_expire: int = 5
     """A requeued job may start one second after this; Slurm's default is 120."""
     scheduling: str = "batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1"
+    gather: str = "none"
+    """`linux`: slurmstepd samples the memory of tasks."""
     extra_conf: str = ""
     """Further lines of slurm.conf."""
 
@@ -80,7 +82,7 @@ def slurm_conf(shape: Shape, root: Path, ports: Ports, name: str, host: str, use
         "DebugFlags=Protocol",  # slurmctld logs each request that it receives: see SlurmCluster.mutations
         "ProctrackType=proctrack/linuxproc",
         "TaskPlugin=task/none",
-        "JobAcctGatherType=jobacct_gather/none",
+        f"JobAcctGatherType=jobacct_gather/{shape.gather}",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
         "DefMemPerCPU=1000",

@@ -132,7 +132,7 @@ def live(memory: Memory, message: object, now: datetime) -> None:
         if memory.needs_recovery(diagnosis):
             memory.open(f"r{memory.state.recoveries}", diagnosis, now)
         else:
-            memory.set_aside(now)
+            memory.set_aside(diagnosis, now)
 
 
 @settings(max_examples=100, deadline=None)
@@ -291,13 +291,26 @@ def test_a_job_that_fails_after_a_refuted_suspicion_is_recovered() -> None:
 def test_tries_are_counted_only_where_something_was_done() -> None:
     memory = opened()
     memory.hear_recovery_ended(outcome(Outcome.ABANDONED, cause="user_code", root_key="k"), NOW)
-    assert memory.state.ledgers == ()
+    assert memory.state.ledger == ()
     memory = opened()
     done = outcome(
         Outcome.FAILED_AGAIN, cause="user_code", root_key="k", lost_from_step=9, times={"acted": NOW}
     )
     memory.hear_recovery_ended(done, NOW)
-    assert [(x.root_key, x.tried, x.step) for x in memory.state.ledgers] == [("k", 1, 9)]
+    assert [(x.root_key, x.step, x.allocation) for x in memory.state.ledger] == [("k", 9, "n[1-4]")]
+
+
+def test_a_slowdown_that_no_restart_would_cure_is_noticed_and_left_alone() -> None:
+    memory = fresh()
+    slow = samples.anomaly(
+        "s", cause=Cause.UNKNOWN, symptom=Symptom.SLOW, says="A step takes 3 s, 1 s before."
+    )
+    memory.hear_anomaly(slow, NOW)
+    diagnosis, _ = memory.diagnose()
+    assert not memory.needs_recovery(diagnosis)
+    memory.set_aside(diagnosis, NOW)
+    assert memory.status().state == "watching"
+    assert "A step takes 3 s" in memory.status().noticed[0]
 
 
 def test_a_recovery_beyond_its_lease_is_lost() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, Symptom
-from relight.contracts.messages import RetryLedger
+from relight.contracts.messages import PastFailure
 from relight.contracts.steps import ConfirmResult, LocateResult, RejectedCheckpoint
 from relight.policy.plan import make_plan, names, nodes_to_exclude
 from tests.workflows.samples import diagnosis, job
@@ -28,10 +28,10 @@ def plan(
     confirmation: ConfirmResult = CONFIRMED,
     mode: Mode = Mode.ACT,
     checkpoint: LocateResult | None = NEWEST,
-    ledgers: tuple[RetryLedger, ...] = (),
+    ledger: tuple[PastFailure, ...] = (),
     **more: Any,
 ) -> Plan:
-    return make_plan(job(mode), what or diagnosis(), confirmation, ledgers, mode, checkpoint, **more)
+    return make_plan(job(mode), what or diagnosis(), confirmation, ledger, mode, checkpoint, **more)
 
 
 def steps(made: Plan) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ def test_what_needs_a_person(made: Plan, reason: str) -> None:
 
 
 def test_a_spent_budget_stops() -> None:
-    tried = RetryLedger(root_key="train.py:12", cause=Cause.USER_CODE, tried=1, step=120)
-    made = plan(ledgers=(tried,))
+    tried = PastFailure(root_key="train.py:12", cause=Cause.USER_CODE, step=120)
+    made = plan(ledger=(tried,))
     assert (made.action, made.steps) == (Action.STOP, ())
     assert "budget" in made.because
 
@@ -138,7 +138,7 @@ def test_the_digest_names_the_plan() -> None:
 def test_suspicion_on_most_nodes_names_no_culprit(
     job_nodes: tuple[str, ...], suspects: tuple[str, ...], excluded: tuple[str, ...]
 ) -> None:
-    assert nodes_to_exclude(job(nodes=job_nodes), diagnosis(nodes=suspects), CONFIRMED) == excluded
+    assert nodes_to_exclude(job(nodes=job_nodes), suspects, CONFIRMED) == excluded
 
 
 def test_long_lists_of_nodes_are_cut() -> None:
