@@ -18,7 +18,7 @@ class Names:
     def __init__(
         self, sightings: Iterable[Sighting], nodes: Sequence[str] = (), tasks_per_node: int | None = None
     ) -> None:
-        """Learns from lines that say who is who, whatever their order, and from the placement of the ranks."""
+        """Learns from lines that say who is who, in any order, and from the placement of the ranks."""
         self._nodes = tuple(nodes)
         self._per_node = tasks_per_node
         self._alias: dict[str, str] = {}

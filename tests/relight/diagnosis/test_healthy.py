@@ -4,6 +4,7 @@ Scaled down for every run; `RELIGHT_HEALTHY_MEGABYTES=1000` reads the whole day.
 """
 
 import os
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,8 @@ from bench import healthy
 from relight.contracts import Cause
 from relight.diagnosis.findings import Finding
 from relight.diagnosis.offline import LogInput, LogKind, investigate
+from relight.diagnosis.reader import LogReader
+from relight.diagnosis.trail import Trail
 from tests.relight.diagnosis.making import CATALOGUE, NOW, findings
 
 MEGABYTES = int(os.environ.get("RELIGHT_HEALTHY_MEGABYTES", "15"))
@@ -48,3 +51,21 @@ def test_a_fault_in_a_healthy_log_is_seen() -> None:
 def test_noise_yields_no_finding_that_could_act() -> None:
     found = findings(b"".join(healthy.log("megatron", 500_000, noise=400)))
     assert {f.signature for f in found if isinstance(f, Finding) and f.role != "context"} == set()
+
+
+@pytest.mark.timeout(120 + 2 * MEGABYTES)
+@pytest.mark.parametrize("framework", sorted(healthy.FRAMEWORKS))
+def test_at_no_moment_does_a_healthy_log_give_a_reason_to_speak(framework: str) -> None:
+    """As a sensor reads it: what looks bad for a moment has to pass, too."""
+    size = int(MEGABYTES * 1_000_000 * SHARES[framework] / 3)
+    reader, trail, steps = LogReader(CATALOGUE, framework), Trail(live=True), 0
+    at = NOW
+    for piece in healthy.log(framework, size):
+        for event in reader.feed(piece):
+            at = getattr(event, "logged_at", None) or at + timedelta(milliseconds=10)
+            if trail.add(event, at):
+                steps += 1
+                assert trail.numbers.divergence() is None, event
+                assert trail.pace.slowdown() is None, event
+        assert not [s for s in trail.sightings if s.finding.ends_rank and s.outlived < 2]
+    assert steps > 2
