@@ -192,8 +192,8 @@ class JobWatch:
             reason = f"the job was requeued and is {info.state.value} as attempt {seen.label}"
             report = self._report(AttemptEvent.ENDED, now, JobState.PENDING, reason=reason)
             messages.append(attempt_message(report))
-        # Slurm's times are whole seconds. Where the end of the old attempt was not heard, perhaps its last words
-        # were not either: then only what is clearly later is the new attempt's.
+        # Slurm's times are whole seconds. If the end of the old attempt was not heard, its last words may yet
+        # come: then only what is clearly later is the new attempt's.
         began, before = info.start_time, memory.trail
         if began is not None and not memory.end_told:
             began += timedelta(seconds=1)

@@ -1,5 +1,6 @@
 """`relight diagnose`: what happened to a run, from its logs alone. Needs neither Slurm nor Temporal."""
 
+import codecs
 import json
 import re
 import sys
@@ -47,7 +48,7 @@ def parse_duration(text: str) -> timedelta:
 
 def diagnose(
     job_logs: Annotated[
-        list[Path] | None, typer.Argument(metavar="JOB_LOG...", help="What the job printed.")
+        list[Path] | None, typer.Argument(metavar="JOB_LOG...", help="What the job printed; - reads standard input.")
     ] = None,
     kernel_log: Annotated[
         list[str] | None,
@@ -201,17 +202,25 @@ def _with_node(kind: LogKind, text: str) -> LogInput:
 
 
 def _input(kind: LogKind, name: str, node: str | None) -> LogInput:
-    path = Path(name)
-    if not path.is_file():
+    path = Path("/dev/stdin" if name == "-" else name)
+    if not path.exists():
         raise CommandError(f"cannot read {name}: there is no such file", ExitCode.USAGE)
+    if path.is_dir():
+        raise CommandError(f"cannot read {name}: it is a directory; name the log files in it", ExitCode.USAGE)
     return LogInput(kind, name, _pieces(path), node)
+
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Some tools on other systems write logs so. Anything else is read as UTF-8, with what is not replaced."""
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as f:
+            utf16 = f.peek(2)[:2] in _UTF16
+            decoder = codecs.getincrementaldecoder("utf-16")("replace") if utf16 else None
             while piece := f.read(PIECE):
-                yield piece
+                yield piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace")
     except OSError as e:
         raise CommandError(f"cannot read {path}: {e.strerror}", ExitCode.USAGE) from e
 

@@ -42,6 +42,13 @@ def test_a_verdict_for_a_person(log: Path) -> None:
     assert "network_fabric" in text.partition("dropped")[2]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_several_encodings(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(f"caf\xe9\n{LOG}".encode(encoding))
+    assert "gpu memory ecc" in run("diagnose", path)
+
+
 def test_a_verdict_for_a_program(log: Path, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.log"
     kernel.write_text(KERNEL)
