@@ -48,7 +48,8 @@ def parse_duration(text: str) -> timedelta:
 
 def diagnose(
     job_logs: Annotated[
-        list[Path] | None, typer.Argument(metavar="JOB_LOG...", help="What the job printed; - reads standard input.")
+        list[Path] | None,
+        typer.Argument(metavar="JOB_LOG...", help="What the job printed; - reads standard input."),
     ] = None,
     kernel_log: Annotated[
         list[str] | None,
