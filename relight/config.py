@@ -83,6 +83,8 @@ def format_duration(value: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
+Written = str | int | float | bool | None | list[str | int]
+"""A setting's value as a TOML file has it."""
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 """A timedelta that people can write as `30s` or `5m`."""
 Interval = Annotated[Duration, Field(gt=timedelta(0))]
@@ -151,6 +153,8 @@ class Settings(BaseSettings):
     """Where the sensor keeps what it has read, and the local scheduler its jobs."""
     policies: dict[str, Policy] = Field(default_factory=dict)
     """Named policies beside `default`."""
+    signatures: tuple[Path, ...] = ()
+    """Directories with the site's own signatures (`*.yaml`) and Xid table (`xid.yaml`)."""
     sensor: SensorSettings = SensorSettings()
     worker: WorkerSettings = WorkerSettings()
     slurm: SlurmSettings = SlurmSettings()
@@ -160,6 +164,11 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         return path.expanduser().absolute()
+
+    @field_validator("signatures")
+    @classmethod
+    def _all_absolute(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(path.expanduser().absolute() for path in paths)
 
     @field_validator("policies", mode="before")
     @classmethod
@@ -218,7 +227,7 @@ class Setting:
 
     key: str
     """Dotted, as in the file: `sensor.log_poll`."""
-    value: str | int | float | bool | None
+    value: Written
     """As one would write it in the file; None: nothing would be written."""
     origin: str
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
@@ -315,9 +324,11 @@ def _flat(tree: Mapping[str, Any], above: tuple[str, ...]) -> dict[tuple[str, ..
     return leaves
 
 
-def _written(value: object) -> str | int | float | bool | None:
+def _written(value: object) -> Written:
     if isinstance(value, timedelta):
         return format_duration(value)
+    if isinstance(value, tuple | list):
+        return [v if isinstance(v, int) else str(v) for v in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 

@@ -11,6 +11,7 @@ import structlog
 from relight.config import Settings
 from relight.contracts import Anomaly, TrainingJob
 from relight.diagnosis.catalogue import Catalogue
+from relight.diagnosis.steplines import StepFormat, with_custom
 from sensor.follow import Position
 from sensor.messages import REPORT_ANOMALY, Message
 from sensor.metrics import Metrics
@@ -56,6 +57,8 @@ class WatchedJob:
         self._messages: list[Message] = []
         self._saved: tuple[str, TrainingJob] | None = None
         self._troubles: dict[str, str] = {}
+        self._taught: tuple[tuple[str, ...], tuple[StepFormat, ...] | None] = ((), None)
+        """The step patterns of the policy, and what they were compiled to."""
 
     @property
     def label(self) -> str:
@@ -67,6 +70,7 @@ class WatchedJob:
         patterns = self.watch.log_patterns
         if self._logs is not None:
             self._logs.follow(patterns)
+            self._logs.teach(self._steps())
         elif self.watch.memory.info is not None:
             self._logs = JobLogs(
                 catalogue,
@@ -75,8 +79,22 @@ class WatchedJob:
                 fresh=self._fresh,
                 owner=_owner(self.watch.job),
                 max_line=settings.sensor.max_line,
+                steps=self._steps(),
             )
         return self._logs
+
+    def _steps(self) -> tuple[StepFormat, ...] | None:
+        """How its policy says that steps look; patterns of no use are complained of and left out."""
+        patterns = self.watch.job.policy.step_patterns
+        if patterns == self._taught[0]:
+            return self._taught[1]
+        steps = None
+        try:
+            steps = with_custom(patterns) if patterns else None
+        except ValueError as e:
+            log.warning("the policy's step patterns cannot be used", job=self.label, error=str(e))
+        self._taught = (patterns, steps)
+        return steps
 
     def note(self, reading: Reading, messages: list[Message], metrics: Metrics) -> None:
         """Takes in what a look brought, until it is saved."""

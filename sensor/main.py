@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import start_http_server
 
 from relight.config import ConfigError, Settings
+from relight.diagnosis.steplines import with_custom
 from relight.scheduler.opening import open_scheduler
 from sensor.metrics import Metrics
 from sensor.service import Sensor
@@ -26,10 +27,11 @@ async def run_sensor(settings: Settings) -> None:
     A second sensor with the same state directory waits until the first one ends, and then takes over.
 
     Raises:
-        ConfigError: the metrics address or the state directory cannot be used.
+        ConfigError: a policy's step patterns, the metrics address or the state directory cannot be used.
         SchedulerError: there is no scheduler to watch.
         StoreError: the state file cannot be used.
     """
+    _check_policies(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
@@ -53,6 +55,14 @@ async def run_sensor(settings: Settings) -> None:
     finally:
         os.close(lock)
     log.info("the sensor has stopped")
+
+
+def _check_policies(settings: Settings) -> None:
+    for name, policy in settings.policies.items():
+        try:
+            with_custom(policy.step_patterns)
+        except ValueError as e:
+            raise ConfigError(f"policy {name!r}: {e}") from e
 
 
 async def _only_one(path: Path, stop: asyncio.Event) -> int | None:

@@ -9,6 +9,7 @@ import structlog
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.findings import Event, Finding, PhaseLine, StepLine
 from relight.diagnosis.reader import LogReader
+from relight.diagnosis.steplines import StepFormat
 from sensor.follow import Chunk, Follower, Position
 
 log = structlog.get_logger("sensor.reading")
@@ -59,11 +60,13 @@ class JobLogs:
         fresh: bool,
         owner: int | None = None,
         max_line: int = 65536,
+        steps: tuple[StepFormat, ...] | None = None,
     ) -> None:
         """Follows these files; the other arguments are `Follower`'s and `LogReader`'s."""
         self._catalogue = catalogue
         self._follower = Follower(patterns, positions, fresh=fresh, owner=owner)
         self._max_line = max_line
+        self._steps = steps
         self._readers: dict[str, LogReader] = {}
         self._resume: dict[str, int] = {}
         self._nodes: tuple[str, ...] = ()
@@ -78,6 +81,12 @@ class JobLogs:
     def follow(self, patterns: Sequence[str]) -> None:
         """Changes which files are followed. What is followed already stays so while it exists."""
         self._follower.patterns = tuple(dict.fromkeys(patterns))
+
+    def teach(self, steps: tuple[StepFormat, ...] | None) -> None:
+        """Tells how steps look; None: as the built-in formats know them."""
+        if steps != self._steps:
+            self._steps = steps
+            self._follower.restart_readers()
 
     def place(self, nodes: Sequence[str], tasks_per_node: int | None) -> None:
         """Tells where the ranks run now."""
@@ -146,6 +155,7 @@ class JobLogs:
             offset=chunk.offset,
             line=max(0, line - warm_up.count(b"\n")),
             max_line=self._max_line,
+            steps=self._steps,
         )
         self._readers[chunk.file_id] = reader
         self._resume[chunk.file_id] = chunk.resume_at

@@ -74,7 +74,9 @@ class Sensor:
         self._client: Client | None = None
         self._temporal_away = False
         self._cluster = settings.cluster
-        self._catalogue = Catalogue.load()
+        self._catalogue = Catalogue.load(settings.signatures)
+        for problem in self._catalogue.problems:
+            log.warning("left out of the catalogue", problem=str(problem))
         self._jobs: dict[str, WatchedJob] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="logs")
         self._db = ThreadPoolExecutor(1, thread_name_prefix="store")

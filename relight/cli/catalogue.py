@@ -20,18 +20,23 @@ SHOWN = 200
 
 Directories = Annotated[
     list[Path] | None,
-    typer.Option("--signatures", metavar="DIR", help="More signatures, or others for known ids."),
+    typer.Option(
+        "--signatures",
+        metavar="DIR",
+        help="More signatures, or others for known ids [the `signatures` setting].",
+    ),
 ]
 
 
 @app.command("list")
 def list_(
+    ctx: typer.Context,
     signatures: Directories = None,
     family: Annotated[str | None, typer.Option(help="Only this family.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the signatures."""
-    catalogue = load_catalogue(signatures or [])
+    catalogue = load_catalogue(ctx, signatures)
     chosen = [s for s in catalogue if family is None or s.family == family]
     if not chosen:
         known = ", ".join(sorted({s.family for s in catalogue}))
@@ -51,11 +56,12 @@ def list_(
 
 @app.command("test")
 def try_file(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A log.")],
     signatures: Directories = None,
 ) -> None:
     """Show what a log's lines are taken for."""
-    catalogue = load_catalogue(signatures or [])
+    catalogue = load_catalogue(ctx, signatures)
     reader = LogReader(catalogue, str(file))
     try:
         events = [*reader.feed(file.read_bytes()), *reader.flush()]
@@ -74,9 +80,9 @@ def try_file(
 
 
 @app.command()
-def lint(signatures: Directories = None) -> None:
+def lint(ctx: typer.Context, signatures: Directories = None) -> None:
     """Check examples, style and speed of all signatures; exit code 1 if something is wrong."""
-    catalogue = load_catalogue(signatures or [])
+    catalogue = load_catalogue(ctx, signatures)
     wrong = lint_catalogue(catalogue)
     for signature_id, faults in wrong.items():
         for fault in faults:

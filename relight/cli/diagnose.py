@@ -14,6 +14,7 @@ from hostlist import BadHostlist, expand_hostlist
 from rich.markup import escape
 
 from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.invocation import invocation
 from relight.cli.output import complain, console, duration
 from relight.contracts import Action, Cause
 from relight.diagnosis.cases import predict, read_rows
@@ -47,6 +48,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def diagnose(
+    ctx: typer.Context,
     job_logs: Annotated[
         list[Path] | None,
         typer.Argument(metavar="JOB_LOG...", help="What the job printed; - reads standard input."),
@@ -76,7 +78,10 @@ def diagnose(
         typer.Option(metavar="REGEX", help="How this job prints steps, with the group (?P<step>...)."),
     ] = None,
     signatures: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="More signatures, or others for known ids.")
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="More signatures, or others for known ids [the `signatures` setting]."
+        ),
     ] = None,
     case: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Labelled rows (JSON lines): one prediction each.")
@@ -84,7 +89,7 @@ def diagnose(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tell what happened to a run, where, why, and what to do, from its logs."""
-    catalogue = load_catalogue(signatures or [])
+    catalogue = load_catalogue(ctx, signatures)
     if case is not None:
         _predict(case, catalogue)
         return
@@ -116,9 +121,10 @@ def diagnose(
         _show(report, silence)
 
 
-def load_catalogue(directories: list[Path]) -> Catalogue:
-    """The catalogue; complains of entries that had to be left out."""
-    catalogue = Catalogue.load([d.absolute() for d in directories])
+def load_catalogue(ctx: typer.Context, directories: list[Path] | None) -> Catalogue:
+    """The catalogue, with the site's or these directories; complains of entries that had to be left out."""
+    chosen = directories if directories is not None else invocation(ctx).settings.signatures
+    catalogue = Catalogue.load([d.absolute() for d in chosen])
     for problem in catalogue.problems:
         complain(f"left out: {problem}", "warning")
     return catalogue

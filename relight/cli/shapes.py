@@ -1,5 +1,6 @@
 """The JSON that `--json` prints. Fields are only ever added; `relight.contracts` has the models inside."""
 
+from relight.config import Written
 from relight.contracts import Mode, Model, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
 
@@ -52,7 +53,7 @@ class SettingView(Model):
     """One element of `relight config --json`."""
 
     key: str
-    value: str | int | float | bool | None
+    value: Written
     origin: str
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
 

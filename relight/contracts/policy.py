@@ -64,5 +64,20 @@ class Policy(Model):
     """Exit codes by which the job's own program asks not to be started again."""
     restart_elsewhere: tuple[int, ...] = (16,)
     """Exit codes by which the job's own program asks to be started on other nodes."""
+    step_patterns: tuple[str, ...] = Field(default=(), max_length=10)
+    """How the run prints its steps, where no built-in format does: regular expressions with a group `step`,
+    and where they are there `loss`, `seconds`, `total`, `throughput`."""
     checkpoint_layout: CheckpointLayout | None = None
     """How the run arranges its checkpoints; None: recognised from the directory."""
+
+    @field_validator("step_patterns")
+    @classmethod
+    def _name_the_step(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                groups = re.compile(pattern).groupindex
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+            if "step" not in groups or len(pattern) > 500:
+                raise ValueError(f"{pattern[:80]!r} needs a group (?P<step>\\d+) and at most 500 characters")
+        return value

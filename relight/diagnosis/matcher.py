@@ -107,7 +107,7 @@ class Matcher:
         return None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def matcher_for(catalogue: Catalogue, steps: tuple[steplines.StepFormat, ...] | None = None) -> Matcher:
     """The matcher of a catalogue, compiled once in this process."""
     return Matcher(catalogue, steps or steplines.FORMATS)

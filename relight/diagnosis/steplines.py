@@ -6,6 +6,7 @@ groups. The first format that matches a line wins, so the specific ones come fir
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relight.diagnosis.engine import why_not
@@ -324,6 +325,21 @@ def custom(pattern: str) -> StepFormat:
     if reason := why_not(pattern):
         raise ValueError(f"the pattern cannot be used: {reason}")
     return StepFormat("custom", (pattern,), compiled)
+
+
+def with_custom(patterns: Sequence[str]) -> tuple[StepFormat, ...]:
+    """The built-in formats, and before them those of a policy.
+
+    Raises:
+        ValueError: a pattern cannot be used; the message names it.
+    """
+    formats = []
+    for pattern in patterns:
+        try:
+            formats.append(custom(pattern))
+        except ValueError as e:
+            raise ValueError(f"step pattern {pattern!r}: {e}") from e
+    return (*formats, *FORMATS)
 
 
 _PACE_OR_LOSS = re.compile(r"(?i)loss|s/it|it/s|tok|time|grad|lr\b|acc|^\s*$")

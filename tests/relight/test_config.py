@@ -121,6 +121,8 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
         ('[sensor]\nlog_poll = "soon"', r"sensor\.log_poll .*30s, 5m"),
         ("[sensor]\nlog_poll = 0", r"sensor\.log_poll .*greater than"),
         ("[sensor]\nlog_poll = -1", r"sensor\.log_poll .*negative"),
+        ("[policies.a]\nstep_patterns = ['step']", "needs a group"),
+        ("[policies.a]\nstep_patterns = ['(']", "no regular expression"),
         ("[policies.a]\nsettel = 1", "policy 'a' has no setting 'settel'; it may set: approval_deadline"),
         ('[policies.a]\nsettle = "x"', "settle = 'x' of policy 'a': not a duration"),
         ("[policies.a]\nhang_factor = 0.5", r"policies\.a\.hang_factor .*greater than 1"),
