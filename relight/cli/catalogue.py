@@ -23,7 +23,7 @@ Directories = Annotated[
     typer.Option(
         "--signatures",
         metavar="DIR",
-        help="More signatures, or others for known ids [the `signatures` setting].",
+        help="More signatures, or others for known ids (default: the setting `signatures`).",
     ),
 ]
 

@@ -80,7 +80,8 @@ def diagnose(
     signatures: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="More signatures, or others for known ids [the `signatures` setting]."
+            metavar="DIR",
+            help="More signatures, or others for known ids (default: the setting `signatures`).",
         ),
     ] = None,
     case: Annotated[
