@@ -37,9 +37,9 @@ R = TypeVar("R", bound=Model | str)
 ONE_TRY = timedelta(seconds=60)
 """The longest one try of a mutating step may run."""
 ONE_LOOK = timedelta(seconds=30)
-"""The longest one try of a step that only looks may run: the time after which a lost worker is noticed."""
+"""The longest one try of a step that only looks may run."""
 HEARTBEAT = timedelta(seconds=5)
-"""A mutating step that is silent for this long has lost its worker."""
+"""A step that is silent for this long has lost its worker."""
 PATIENCE = timedelta(hours=6)
 """How long a scheduler that does not answer is asked again, before the step fails for good."""
 FIRST_PAUSE = timedelta(seconds=1)
@@ -102,6 +102,7 @@ async def poll(
                 summary,
                 schedule_to_close_timeout=within,
                 start_to_close_timeout=one_look,
+                heartbeat_timeout=HEARTBEAT,
                 retry_policy=_POLL,
             )
         except StepFailed as failed:
