@@ -49,6 +49,9 @@ def _strategies() -> None:
     st.register_type_strategy(float, st.floats(allow_nan=False))
     layouts = st.builds(CheckpointLayout, glob=st.just("ckpt-*"), step=st.just(r"ckpt-(\d+)"))
     st.register_type_strategy(CheckpointLayout, layouts)
+    patterns = st.sampled_from([(), (r"^tick (?P<step>\d+)",)])
+    policies = st.builds(Policy, step_patterns=patterns, name=st.text(max_size=40), poll=...)
+    st.register_type_strategy(Policy, policies)
 
 
 @pytest.mark.parametrize("contract", _contracts(), ids=lambda c: c.__name__)
