@@ -147,7 +147,7 @@ def judge(seen: Seen, goal: Goal) -> VerifyResult | None:
 
 
 def divergence(seen: Seen, goal: Goal) -> str:
-    """In what way the last steps show that training goes wrong; empty while they do not, or may be a spike."""
+    """In what way training goes wrong by its last steps; empty while it does not, or it may be a spike."""
     bad, jumped = _trouble(seen, goal)
     if bad >= IN_A_ROW:
         return f"the loss is not a number since step {seen.samples[-bad].step}"
