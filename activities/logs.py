@@ -99,7 +99,7 @@ def mark_logs(paths: Iterable[str]) -> tuple[LogMark, ...]:
 
 def read_tail(paths: Iterable[str]) -> Reading:
     """Reads the end of each file, with marks at what was read."""
-    steps, marks, unread = [], [], []
+    steps, more, marks, unread = [], [], [], []
     for path in paths:
         try:
             found, _, mark = _read(path, None, tail=True)
@@ -107,8 +107,9 @@ def read_tail(paths: Iterable[str]) -> Reading:
             unread.append(f"{path}: {error.strerror or error}")
             continue
         steps += _ends(found)
+        more += _more(found)
         marks.append(mark)
-    return Reading(steps=tuple(steps), marks=tuple(marks), unread=tuple(unread))
+    return Reading(steps=tuple(steps), more_steps=tuple(more), marks=tuple(marks), unread=tuple(unread))
 
 
 def steps_before(marks: Iterable[LogMark]) -> tuple[StepLine, ...]:
@@ -143,7 +144,7 @@ def read_since(paths: Iterable[str], marks: Sequence[LogMark]) -> Reading:
                 after.append(known[path])
             continue
         steps += _ends(found)
-        more += found if len(found) <= 2 * ENDS else [*found[:ENDS], *found[-ENDS:]]
+        more += _more(found)
         loads += loaded[-1:]
         after.append(mark)
     return Reading(
@@ -196,6 +197,10 @@ def _read(
 
 def _ends(steps: list[StepLine]) -> list[StepLine]:
     return steps if len(steps) <= 3 else [*steps[:2], steps[-1]]
+
+
+def _more(steps: list[StepLine]) -> list[StepLine]:
+    return steps if len(steps) <= 2 * ENDS else [*steps[:ENDS], *steps[-ENDS:]]
 
 
 def _continues(file: BinaryIO, stat: os.stat_result, mark: LogMark) -> bool:

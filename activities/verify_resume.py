@@ -68,17 +68,23 @@ async def _verify(context: Context, given: VerifyInput, remember: Remember) -> V
     progress = "it printed no step" if seen.furthest is None else f"its last step was {seen.furthest}"
     if info.state.is_over:
         if why := resume_proof.ended_wrong(seen):
-            text = f"training diverged after it resumed at step {seen.first}, and ended: {why}"
-            return VerifyResult(
-                verdict="diverged", first_step=seen.first, passed_step=seen.furthest, at=now(), summary=text
-            )
+            return resume_proof.diverged(seen, f"{why}, and then it ended").model_copy(update={"at": now()})
         raise resume_failed(f"the new attempt ended ({in_words(info)}); {progress}", seen.first)
     if not reading.marks:
         raise not_yet(f"no log of the job can be read ({'; '.join(reading.unread[:3]) or 'there is none'})")
     goal_text = "a first step" if given.failed_at is None else f"a step beyond {given.failed_at}"
     if resume_proof.in_doubt(seen, goal):
         progress += ", whose numbers look wrong"
-    raise not_yet(f"waiting for {goal_text}; {progress}")
+    # Should the time be over now, this is what is known of the attempt.
+    late = VerifyResult(
+        verdict="too_slow",
+        first_step=seen.first,
+        passed_step=seen.furthest,
+        loaded=seen.loaded,
+        loaded_step=seen.loaded_step,
+        summary=progress,
+    )
+    raise not_yet(f"waiting for {goal_text}; {progress}", late)
 
 
 def _with_load(seen: Seen, line: PhaseLine, given: VerifyInput) -> Seen:

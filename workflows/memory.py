@@ -226,6 +226,8 @@ class Memory:
         if outcome.times.acted is not None:
             tried = count_try(self.state.ledgers, outcome.root_key, outcome.cause, outcome.lost_from_step)
             self._set(ledgers=tried)
+        if outcome.diverged_from is not None or outcome.outcome is Outcome.RESUMED:
+            self._set(diverged_from=outcome.diverged_from)
         if outcome.outcome in {Outcome.HELD, Outcome.STOPPED}:
             self._end(EndReason.STOPPED, outcome.reason)
             return

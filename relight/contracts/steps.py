@@ -232,7 +232,7 @@ class VerifyResult(Model):
     """`resumed`, `from_scratch`, `older_checkpoint`, `diverged`, `ended` or `too_slow`."""
     first_step: int | None = None
     passed_step: int | None = None
-    """The furthest step seen."""
+    """The furthest step seen; of one that diverged, the last one before that."""
     loaded: str = ""
     """The checkpoint that the new attempt says it loaded."""
     loaded_step: int | None = None

@@ -1,9 +1,12 @@
 """From a confirmed diagnosis to a plan: what to do, in which steps, and whether a person must agree."""
 
-from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Symptom, TrainingJob
+from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Policy, Symptom, TrainingJob
 from relight.contracts.messages import RetryLedger
+from relight.contracts.outcome import CheckpointRef
+from relight.contracts.policy import Then
 from relight.contracts.steps import ConfirmResult, LocateResult
 from relight.policy.ledger import spent
+from relight.policy.steering import steering_step, why_to_ask
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
@@ -36,6 +39,7 @@ def make_plan(
     checkpoint: LocateResult | None = None,
     *,
     cannot_exclude: str = "",
+    diverged_from: CheckpointRef | None = None,
 ) -> Plan:
     """Decides what to do. Pure: the same arguments always give the same plan, and so the same digest.
 
@@ -47,6 +51,7 @@ def make_plan(
         mode: what relight may do by itself now.
         checkpoint: where training would resume; None when that could not be found out.
         cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
+        diverged_from: training diverged after it resumed from this checkpoint.
     """
     what = f"{diagnosis.symptom.value}, cause {diagnosis.cause.value}"
     if nothing_to_recover(diagnosis):
@@ -57,7 +62,10 @@ def make_plan(
         return Plan(action=Action.STOP, because=f"retry budget used up: {reason}")
 
     excluded = () if cannot_exclude else nodes_to_exclude(job, diagnosis, confirmation)
-    if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED} and not excluded:
+    goes_on = diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED} and not (
+        diagnosis.cause is Cause.NUMERICAL and diverged_from is not None  # what it trains is worth nothing
+    )
+    if goes_on and not excluded:
         return Plan(action=Action.NONE, because=f"{what}: no node to move away from; training goes on")
 
     approval: list[str] = []
@@ -65,12 +73,14 @@ def make_plan(
         approval.append("observe mode: relight changes nothing by itself")
     if confirmation.verdict != "confirmed":
         approval.append(f"the fault is not confirmed by a second source ({confirmation.summary})")
-    if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED}:
+    if goes_on:
         approval.append("training still goes on: a restart gives up running work")
     if cannot_exclude:
         approval.append(f"the suspected nodes cannot be excluded ({cannot_exclude})")
     if checkpoint is None:
         approval.append("the checkpoints could not be looked at")
+    if reason := why_to_ask(job, checkpoint):
+        approval.append(reason)
 
     if checkpoint is not None and checkpoint.name is None and not checkpoint.empty:
         return Plan(
@@ -80,7 +90,7 @@ def make_plan(
             because=f"{what}; no checkpoint can be used: {checkpoint.summary}",
         )
     return Plan(
-        action=_action(diagnosis, excluded),
+        action=_action(diagnosis, excluded, diverged_from),
         steps=_restart_steps(job, excluded, checkpoint, diagnosis),
         excluded_nodes=excluded,
         checkpoint=checkpoint.name if checkpoint else None,
@@ -90,10 +100,10 @@ def make_plan(
     )
 
 
-def _action(diagnosis: Diagnosis, excluded: tuple[str, ...]) -> Action:
+def _action(diagnosis: Diagnosis, excluded: tuple[str, ...], diverged_from: CheckpointRef | None) -> Action:
     if excluded:
         return Action.RESTART_EXCLUDE_NODE
-    if diagnosis.cause is Cause.CHECKPOINT_CORRUPT:
+    if diagnosis.cause is Cause.CHECKPOINT_CORRUPT or diverged_from is not None:
         return Action.RESTART_PREVIOUS_CHECKPOINT
     return Action.RESTART
 
@@ -109,11 +119,26 @@ def _restart_steps(
         _drain_step(job),
         PlanStep(name="wait_nodes_free", does="wait until no process of the old attempt is left"),
         PlanStep(name="locate_checkpoint", does=_resume_point(checkpoint, diagnosis)),
+        *filter(None, [steering_step(job, checkpoint)]),
         PlanStep(name="resubmit", does=f"let job {job.attempt.job_id} start again at once", mutates=True),
         PlanStep(name="verify_running", does="wait until it runs, on allowed nodes"),
         PlanStep(name="verify_resume", does=_proof(diagnosis)),
     ]
+    if ends := _ends_the_attempt(job.policy):
+        does = f"end the new attempt and hold the job, if {' or '.join(ends)}"
+        steps.append(PlanStep(name="stop_attempt", does=does, mutates=True))
     return tuple(steps)
+
+
+def _ends_the_attempt(policy: Policy) -> list[str]:
+    """In which cases the new attempt is ended again, in words."""
+    cases = {
+        "it starts from scratch": policy.on_from_scratch,
+        "it resumes from an older checkpoint": policy.on_older_checkpoint,
+        "it diverges": policy.on_divergence,
+        "it does not get past the step in time": policy.on_unproductive,
+    }
+    return [words for words, then in cases.items() if then is Then.HOLD]
 
 
 def _drain_step(job: TrainingJob) -> PlanStep:

@@ -128,7 +128,7 @@ def judge(seen: Seen, goal: Goal) -> VerifyResult | None:
             text += f", although its log says that it loaded step {seen.loaded_step}"
         return _verdict("from_scratch", seen, text)
     if why := divergence(seen, goal):
-        return _verdict("diverged", seen, f"training diverged after it resumed at step {seen.first}: {why}")
+        return diverged(seen, why)
 
     older = early or (resumable is not None and (seen.loaded_step or resumable) < resumable - 1)
     resumed_at = f"having resumed at step {seen.first}"
@@ -144,6 +144,12 @@ def judge(seen: Seen, goal: Goal) -> VerifyResult | None:
     )
     text = f"{passed}: step {seen.furthest}, {resumed_at}"
     return _verdict("older_checkpoint", seen, text + note) if older else _verdict("resumed", seen, text)
+
+
+def diverged(seen: Seen, why: str) -> VerifyResult:
+    """The verdict that the numbers are wrong; it tells the last step at which they were not."""
+    text = f"training diverged after it resumed at step {seen.first}: {why}"
+    return _verdict("diverged", seen, text).model_copy(update={"passed_step": last_good(seen)})
 
 
 def divergence(seen: Seen, goal: Goal) -> str:
@@ -163,6 +169,17 @@ def in_doubt(seen: Seen, goal: Goal) -> bool:
     """The last step looks wrong: only more steps can tell."""
     bad, jumped = _trouble(seen, goal)
     return bad > 0 or any(tail > 0 for _, tail, _ in jumped)
+
+
+def then(verdict: str, policy: Policy) -> Then:
+    """What policy wants done after this verdict."""
+    return {
+        "resumed": Then.ACCEPT,
+        "older_checkpoint": policy.on_older_checkpoint,
+        "from_scratch": policy.on_from_scratch,
+        "diverged": policy.on_divergence,
+        "too_slow": policy.on_unproductive,
+    }.get(verdict, Then.REPORT)
 
 
 def ended_wrong(seen: Seen) -> str:
