@@ -408,7 +408,7 @@ async def test_every_verdict_has_a_policy(lab: Lab, verdict: str, field: str, us
 
 
 async def test_a_divergence_is_told_and_the_next_recovery_looks_behind_it(lab: Lab) -> None:
-    monitor = await lab.monitor()
+    monitor = await lab.watch()
     lab.world.will("verify_resume", DIVERGED, VerifyResult(verdict="resumed", first_step=81, passed_step=121))
     earlier = LocateResult(name="iter_0000080", step=80)
     lab.world.will("locate_checkpoint", CHECKPOINT, CHECKPOINT, earlier)
