@@ -6,6 +6,7 @@ that `resubmit` took.
 """
 
 import asyncio
+import math
 from pathlib import PurePath
 
 from temporalio import activity
@@ -105,6 +106,7 @@ def _earlier(given: VerifyInput) -> Known:
     if details:
         return Known.model_validate(details[0])
     before = resume_proof.baseline(logs.steps_before(given.log_marks), given.resumable_from)
-    if not before and given.failed_loss is not None and given.failed_at is not None:
-        before = (Sample(step=given.failed_at, loss=given.failed_loss),)
+    loss = given.failed_loss
+    if not before and given.failed_at is not None and loss is not None and math.isfinite(loss):
+        before = (Sample(step=given.failed_at, loss=loss),)
     return Known(marks=given.log_marks, seen=Seen(before=before))

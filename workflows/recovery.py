@@ -14,13 +14,10 @@ with workflow.unsafe.imports_passed_through():
         Attempt,
         Cause,
         Diagnosis,
-        Evidence,
         Model,
         Outcome,
         Plan,
-        Progress,
         RecoveryOutcome,
-        Source,
         Symptom,
         clean_text,
     )
@@ -57,9 +54,9 @@ with workflow.unsafe.imports_passed_through():
     from relight.diagnosis.verdict import diagnose
     from relight.policy.attempts import same_execution, step_back
     from relight.policy.plan import make_plan, names
-    from relight.policy.resume_proof import gpu_hours, then
+    from relight.policy.resume_proof import then
     from relight.policy.steering import STEP
-    from workflows import runbook
+    from workflows import aftermath, runbook
     from workflows.approval import Approval
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
@@ -409,7 +406,7 @@ class RecoveryWorkflow:
         """Does what policy says of this verdict; returns if it is accepted."""
         reason = f"{verified.verdict}: {verified.summary}"
         if verified.verdict == "diverged":
-            self._diverged_from = _loaded(verified, self._checkpoint)
+            self._diverged_from = aftermath.loaded(verified, self._checkpoint)
         match then(verified.verdict, self._job.policy):
             case Then.ACCEPT:
                 self._diverged_from = None
@@ -417,7 +414,11 @@ class RecoveryWorkflow:
                 await self._stop_attempt(running, reason)
             case Then.REPORT:
                 if self._diverged_from is not None:
-                    await self._tell("report_anomaly", self._divergence(running, verified))
+                    at = verified.at or workflow.now()
+                    anomaly = aftermath.divergence(
+                        running.attempt, verified, self._diverged_from, self._failed_at(), at
+                    )
+                    await self._tell("report_anomaly", anomaly)
                 raise Ended(Outcome.FAILED_AGAIN, reason)
 
     async def _stop_attempt(self, running: RunningResult, reason: str) -> None:
@@ -440,27 +441,9 @@ class RecoveryWorkflow:
                 continue
             self._drained, self._stopped_again = drained, True
             self._note(f"drain_job: {drained.summary or drained.how}")
+            if drained.how == "resubmit":
+                reason += "; it cannot be requeued, so it was cancelled: submit it anew"
             raise Ended(Outcome.HELD, reason)
-
-    def _divergence(self, running: RunningResult, verified: VerifyResult) -> Anomaly:
-        """What the monitor is told of an attempt that diverged, so that another recovery follows."""
-        at = verified.at or workflow.now()
-        goal = max((s for s in (self._failed_at(), verified.passed_step) if s is not None), default=None)
-        source = self._diverged_from or CheckpointRef()
-        name = source.name or f"step {source.step}"
-        return Anomaly(
-            anomaly_id=Anomaly.make_id(running.attempt, "verify_resume", name),
-            attempt=running.attempt,
-            symptom=Symptom.DEGRADED,
-            cause=Cause.NUMERICAL,
-            evidence=(Evidence(source=Source.JOB_LOG, observed_at=at, text=verified.summary),),
-            occurred_at=at,
-            detected_at=at,
-            progress=None if goal is None else Progress(step=goal, at=at),
-            detector="verify_resume",
-            key=f"diverged from {name}",
-            says=f"Training diverged after it resumed from {name}.",
-        )
 
     def _verify_input(self, attempt: Attempt) -> VerifyInput:
         sent = self._resubmitted
@@ -737,45 +720,20 @@ class RecoveryWorkflow:
             resumed_at_step=self._resumed_at(),
             approved_by=self._approval.approved_by,
             root_key=self._diagnosis.root_key,
-            steps_replayed=self._steps_replayed(),
-            gpu_hours_lost=self._gpu_hours_lost(),
+            steps_replayed=aftermath.steps_replayed(self._failed_at(), self._resumed_at()),
+            gpu_hours_lost=None
+            if self._drained is None  # nothing was done, and the fault may still go on
+            else aftermath.gpu_hours_lost(
+                self._diagnosis, self._confirmation, self._times, self._trained_to(), workflow.now()
+            ),
             verdict=self._verified.verdict if self._verified else "",
             diverged_from=self._diverged_from,
         )
 
-    def _steps_replayed(self) -> int | None:
-        failed_at, resumed_at = self._failed_at(), self._resumed_at()
-        return None if failed_at is None or resumed_at is None else max(0, failed_at - resumed_at)
-
-    def _gpu_hours_lost(self) -> float | None:
-        """None as long as nothing was done about the fault, or where it is not known."""
-        info = self._confirmation.job_info if self._confirmation else None
-        occurred, productive = self._times.occurred, self._times.productive
-        if info is None or occurred is None or self._drained is None:
-            return None
-        left, failed_at = 0, self._failed_at()
-        if productive is None and failed_at is not None:
-            at = (self._verified.passed_step if self._verified else None) or self._resumed_at()
-            if at is None and self._checkpoint is not None:
-                at = self._checkpoint.step  # it did not run yet
-            if at is None:
-                return None
-            left = failed_at - at
-        interval = self._diagnosis.progress.interval if self._diagnosis.progress else None
-        lost = (productive or workflow.now()) - occurred
-        return gpu_hours(
-            lost.total_seconds(), left, interval.total_seconds() if interval else None, info.gpus
-        )
-
-
-def _loaded(verified: VerifyResult, checkpoint: LocateResult | None) -> CheckpointRef | None:
-    """The checkpoint that an attempt resumed from: the one its log names if that is older, or the planned."""
-    planned = checkpoint.step if checkpoint is not None else None
-    if verified.loaded_step and (planned is None or verified.loaded_step < planned - 1):
-        return CheckpointRef(step=verified.loaded_step)
-    if checkpoint is None or checkpoint.name is None:
-        return None
-    return CheckpointRef(name=checkpoint.name, step=checkpoint.step)
+    def _trained_to(self) -> int | None:
+        """How far the new attempt came; before it ran, where it will resume."""
+        seen = (self._verified.passed_step if self._verified else None) or self._resumed_at()
+        return seen if seen is not None or self._checkpoint is None else self._checkpoint.step
 
 
 def _may_try_again(failed: StepFailed, tries: int, began: datetime) -> bool:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 from relight.checkpoints.gate import is_from
+from relight.checkpoints.layouts import LAYOUTS
 from relight.checkpoints.report import CheckpointState, Report, State
 from relight.contracts.outcome import CheckpointRef
 from relight.policy.steering import POINTER_FILES
 
-SKIPS_UNFINISHED = frozenset({"marker", "torchtitan", "levanter", "orbax", "olmo", "described"})
+SKIPS_UNFINISHED = frozenset({"marker", "torchtitan", "levanter", "orbax", "olmo"})
 """Layouts whose frameworks pass over a checkpoint that lacks the mark of a finished save."""
+_KNOWN = frozenset(layout.name for layout in LAYOUTS)
 NOTHING = "nothing"
 """The job would start from scratch."""
 
@@ -68,4 +70,5 @@ def problem(state: CheckpointState, diverged_from: CheckpointRef | None = None) 
 
 
 def _is_skipped(layout: str, state: CheckpointState) -> bool:
-    return state.unfinished and layout in SKIPS_UNFINISHED
+    described = layout not in _KNOWN  # its marker is in the policy because its job looks for it
+    return state.unfinished and (described or layout in SKIPS_UNFINISHED)

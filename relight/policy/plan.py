@@ -171,6 +171,8 @@ def _resume_point(checkpoint: LocateResult | None, diagnosis: Diagnosis) -> str:
         text += ")"
     if checkpoint.rejected:
         text += f"; {len(checkpoint.rejected)} newer or broken ones rejected"
+    if checkpoint.own is not None:
+        text += f"; by itself the job would load {checkpoint.own}"
     return text
 
 

@@ -228,7 +228,7 @@ def _trouble(seen: Seen, goal: Goal) -> tuple[int, list[_Jump]]:
 def _jump(name: str, seen: Seen, limit: float, value: Callable[[Sample], float | None]) -> _Jump | None:
     """How long the tail is in which every value is far above the same step's before, or the usual one."""
     known = {s.step: v for s in seen.before if (v := value(s)) is not None}
-    if limit <= 0 or not known:
+    if limit <= 1 or not known:
         return None
     last = [v for _, v in sorted(known.items())][-KEPT_BEFORE:]
     usual, highest = median(last), max(last)

@@ -326,9 +326,11 @@ def policy(**fields: object) -> TrainingJob:
 
 async def test_the_job_is_led_to_the_checkpoint(lab: Lab) -> None:
     lab.world.will("locate_checkpoint", STALE)
-    outcome = await (await lab.recover(job=policy(steer=Steer.POINTER))).result()
+    recovery = await lab.recover(job=policy(steer=Steer.POINTER))
+    outcome = await recovery.result()
     assert outcome.outcome is Outcome.RESUMED
     assert lab.world.mutations == ["drain_job", "steer_checkpoint", "resubmit"]
+    await lab.save("steered", recovery)
     (steer,) = lab.world.inputs("steer_checkpoint")
     assert (steer.checkpoint.name, steer.attempt, steer.tries) == ("iter_0000100", samples.attempt(1), 0)
 
@@ -425,6 +427,7 @@ async def test_a_divergence_is_told_and_the_next_recovery_looks_behind_it(lab: L
     confirmed = lab.world.inputs("confirm_fault")[1]
     assert (confirmed.diagnosis.cause, confirmed.diagnosis.symptom) == (Cause.NUMERICAL, "degraded")
     assert lab.world.inputs("verify_resume")[1].failed_at == 120
+    await lab.save("diverged", monitor, lab.recovery())
 
 
 @pytest.mark.parametrize(
