@@ -7,12 +7,17 @@ VENV ?= .venv
 ARGS ?=
 bin := $(VENV)/bin
 
-.PHONY: help demo demo-slurm test lint slurm slurm-packages venv clean
+# The CPU builds of PyTorch: the usual index has those for GPUs, of several gigabytes.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+checkpoints := $(VENV)-checkpoints
+
+.PHONY: help demo demo-slurm test test-checkpoints lint slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
 	@echo "make demo-slurm      the same on a real Slurm cluster that is started here and stopped again"
 	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
+	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
 	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
@@ -26,6 +31,9 @@ demo-slurm: $(VENV)/.installed
 
 test: $(VENV)/.developing slurm-packages
 	$(bin)/python -m pytest $(ARGS)
+
+test-checkpoints: $(checkpoints)/.installed
+	RELIGHT_REAL_LIBRARIES=1 $(checkpoints)/bin/python -m pytest tests/relight/checkpoints/real $(ARGS)
 
 lint: $(VENV)/.developing
 	$(bin)/ruff check .
@@ -58,5 +66,13 @@ $(VENV)/.developing: $(VENV)/.installed
 	$(bin)/python -m pip install --quiet --group dev
 	@touch $@
 
+$(checkpoints)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(checkpoints)
+	$(checkpoints)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(checkpoints)/bin/python -m pip install --quiet --no-deps --extra-index-url $(TORCH_INDEX) \
+		"$$(sed -n 's/.*"\(torch==[0-9.]*\).*/\1/p' pyproject.toml)"
+	$(checkpoints)/bin/python -m pip install --quiet --editable . --group checkpoint-tests
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(checkpoints) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -36,9 +36,9 @@ def now() -> datetime:
 
 
 # ---- failures --------------------------------------------------------------------
-def not_yet(text: str) -> ApplicationError:
+def not_yet(text: str, *details: Model) -> ApplicationError:
     """A poll whose time has not come: tried again until the step's deadline, and no failure in metrics."""
-    return ApplicationError(text, type=NOT_YET, category=ApplicationErrorCategory.BENIGN)
+    return ApplicationError(text, *details, type=NOT_YET, category=ApplicationErrorCategory.BENIGN)
 
 
 def attempt_changed(text: str) -> ApplicationError:

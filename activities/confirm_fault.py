@@ -19,9 +19,21 @@ from activities.common import (
     relate,
     scheduler_errors,
 )
-from relight.contracts import Evidence, JobInfo, JobState, Model, Source, Symptom, TrainingJob, UtcDatetime
+from relight.contracts import (
+    Cause,
+    Evidence,
+    JobInfo,
+    JobState,
+    Model,
+    Source,
+    Symptom,
+    TrainingJob,
+    UtcDatetime,
+)
 from relight.contracts.steps import ConfirmInput, ConfirmResult, LogMark, Observation
+from relight.policy import resume_proof
 from relight.policy.attempts import Relation
+from relight.policy.resume_proof import Goal, Seen
 from relight.scheduler.port import NoSuchJob, NotSupported
 
 SHORTEST_SILENCE = timedelta(seconds=2)
@@ -94,6 +106,8 @@ async def _confirm(context: Context, given: ConfirmInput, remember: Remember) ->
         return _result("refuted", "the job is suspended, so it makes no steps", seen, info)
     if info.state is not JobState.RUNNING:
         raise not_yet(f"the scheduler says {in_words(info)}: how the attempt ends is not known yet")
+    if diagnosis.symptom is Symptom.DEGRADED and diagnosis.cause is Cause.NUMERICAL:
+        return await _from_numbers(given, info, seen)
     if diagnosis.symptom in (Symptom.SLOW, Symptom.DEGRADED):
         return _result("inconclusive", "the job runs, and no second source tells how fast", seen, info)
     return await _from_logs(given, info, seen, remember)
@@ -136,6 +150,22 @@ async def _from_logs(
     text = f"the scheduler says RUNNING, and no step came after {last} for {_seconds(silent)} s"
     seen.append(_observe("job_log", "confirms", text, where))
     return _result("confirmed", text, seen, info)
+
+
+async def _from_numbers(given: ConfirmInput, info: JobInfo, seen: list[Observation]) -> ConfirmResult:
+    """The job runs, and its numbers are said to be wrong: its logs tell if they are no numbers now."""
+    paths = await asyncio.to_thread(logs.find_logs, given.job, info)
+    tail = await asyncio.to_thread(logs.read_tail, paths)
+    lines = tail.more_steps
+    # Where the steps go back, another attempt (or another file) begins.
+    begin = max((n for n in range(1, len(lines)) if lines[n].step < lines[n - 1].step), default=0)
+    why = resume_proof.divergence(resume_proof.add_steps(Seen(), lines[begin:]), Goal())
+    where = ", ".join(paths[:3])
+    if why:
+        seen.append(_observe("job_log", "confirms", why, where))
+        return _result("confirmed", f"the job runs, and {why}", seen, info)
+    seen.append(_observe("job_log", "unknown", "the last losses are numbers", where))
+    return _result("inconclusive", "the job runs, and its last losses are numbers", seen, info)
 
 
 def _silent_since(first: Look, given: ConfirmInput) -> datetime:

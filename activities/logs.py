@@ -16,7 +16,7 @@ from typing import BinaryIO
 from relight.contracts import JobInfo, Model, TrainingJob
 from relight.contracts.steps import LogMark
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.findings import StepLine
+from relight.diagnosis.findings import PhaseKind, PhaseLine, StepLine
 from relight.diagnosis.reader import LogReader
 from relight.scheduler.port import log_files
 
@@ -26,6 +26,8 @@ TAIL = 2 * 1024 * 1024
 """Bytes at the end of a file that are searched for its last step line."""
 BUDGET = 64 * 1024 * 1024
 """Bytes of one file that are read in one look; the next look goes on from there."""
+ENDS = 8
+"""Step lines kept of the begin, and of the end, of what was read of a file."""
 _CHUNK = 1024 * 1024
 _HASHED = 4096
 
@@ -35,6 +37,10 @@ class Reading(Model):
 
     steps: tuple[StepLine, ...] = ()
     """The first, the second and the last step line of each file, in order."""
+    more_steps: tuple[StepLine, ...] = ()
+    """The first and the last few step lines of each file, in order."""
+    loads: tuple[PhaseLine, ...] = ()
+    """The last line of each file that tells of a checkpoint being loaded."""
     marks: tuple[LogMark, ...] = ()
     """Where the next look goes on."""
     unread: tuple[str, ...] = ()
@@ -93,33 +99,61 @@ def mark_logs(paths: Iterable[str]) -> tuple[LogMark, ...]:
 
 def read_tail(paths: Iterable[str]) -> Reading:
     """Reads the end of each file, with marks at what was read."""
-    steps, marks, unread = [], [], []
+    steps, more, marks, unread = [], [], [], []
     for path in paths:
         try:
-            found, mark = _read(path, None, tail=True)
+            found, _, mark = _read(path, None, tail=True)
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue
         steps += _ends(found)
+        more += _more(found)
         marks.append(mark)
-    return Reading(steps=tuple(steps), marks=tuple(marks), unread=tuple(unread))
+    return Reading(steps=tuple(steps), more_steps=tuple(more), marks=tuple(marks), unread=tuple(unread))
+
+
+def steps_before(marks: Iterable[LogMark]) -> tuple[StepLine, ...]:
+    """The step lines at the end of what was written before each mark; none of a file that was rewritten."""
+    steps: list[StepLine] = []
+    for mark in marks:
+        try:
+            with Path(mark.path).open("rb") as file:
+                if not _continues(file, os.fstat(file.fileno()), mark):
+                    continue
+                start = max(0, mark.size - TAIL)
+                file.seek(start)
+                start += len(file.readline()) if start else 0  # the first line may be cut
+                reader = LogReader(Catalogue.load(), mark.path, offset=start)
+                events = reader.feed(file.read(max(0, mark.size - start)))
+        except OSError:
+            continue  # it only means that less is known of the time before
+        steps += [event for event in events if isinstance(event, StepLine)]
+    return tuple(steps)
 
 
 def read_since(paths: Iterable[str], marks: Sequence[LogMark]) -> Reading:
     """Reads what was written since these marks; a file without one is read from its beginning."""
     known = {mark.path: mark for mark in marks}
-    steps, after, unread = [], [], []
+    steps, more, loads, after, unread = [], [], [], [], []
     for path in paths:
         try:
-            found, mark = _read(path, known.get(path))
+            found, loaded, mark = _read(path, known.get(path))
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             if path in known:
                 after.append(known[path])
             continue
         steps += _ends(found)
+        more += _more(found)
+        loads += loaded[-1:]
         after.append(mark)
-    return Reading(steps=tuple(steps), marks=tuple(after), unread=tuple(unread))
+    return Reading(
+        steps=tuple(steps),
+        more_steps=tuple(more),
+        loads=tuple(loads),
+        marks=tuple(after),
+        unread=tuple(unread),
+    )
 
 
 def last_step(reading: Reading) -> int | None:
@@ -135,7 +169,9 @@ def last_step(reading: Reading) -> int | None:
     return newest[1] if newest else None
 
 
-def _read(path: str, since: LogMark | None, *, tail: bool = False) -> tuple[list[StepLine], LogMark]:
+def _read(
+    path: str, since: LogMark | None, *, tail: bool = False
+) -> tuple[list[StepLine], list[PhaseLine], LogMark]:
     with Path(path).open("rb") as file:
         stat = os.fstat(file.fileno())
         start = since.size if since is not None and _continues(file, stat, since) else 0
@@ -144,18 +180,27 @@ def _read(path: str, since: LogMark | None, *, tail: bool = False) -> tuple[list
             start = stat.st_size - TAIL + len(file.readline())  # the first line may be cut
         file.seek(start)
         reader = LogReader(Catalogue.load(), path, offset=start)
-        steps = []
+        steps: list[StepLine] = []
+        loads: list[PhaseLine] = []
         left = BUDGET
         while left > 0 and (data := file.read(min(_CHUNK, left))):
             left -= len(data)
-            steps += [event for event in reader.feed(data) if isinstance(event, StepLine)]
+            for event in reader.feed(data):
+                if isinstance(event, StepLine):
+                    steps.append(event)
+                elif isinstance(event, PhaseLine) and event.phase is PhaseKind.CHECKPOINT_LOAD:
+                    loads.append(event)
         # A line longer than the budget is passed over, not read again and again.
         upto = reader.consumed if left > 0 or reader.consumed > start else file.tell()
-        return steps, _mark(file, path, stat.st_ino, upto)
+        return steps, loads, _mark(file, path, stat.st_ino, upto)
 
 
 def _ends(steps: list[StepLine]) -> list[StepLine]:
     return steps if len(steps) <= 3 else [*steps[:2], steps[-1]]
+
+
+def _more(steps: list[StepLine]) -> list[StepLine]:
+    return steps if len(steps) <= 2 * ENDS else [*steps[:ENDS], *steps[-ENDS:]]
 
 
 def _continues(file: BinaryIO, stat: os.stat_result, mark: LogMark) -> bool:

@@ -14,6 +14,7 @@ from activities.locate_checkpoint import locate_checkpoint
 from activities.look_at_job import look_at_job
 from activities.resubmit import resubmit
 from activities.snapshot_job import snapshot_job
+from activities.steer_checkpoint import steer_checkpoint
 from activities.verify_resume import verify_resume
 from activities.verify_running import verify_running
 from activities.wait_nodes_free import wait_nodes_free
@@ -33,6 +34,8 @@ from relight.contracts.steps import (
     ResubmitInput,
     ResubmitResult,
     RunningResult,
+    SteerInput,
+    SteerResult,
     VerifyInput,
     VerifyResult,
 )
@@ -68,6 +71,11 @@ class Runbook:
     async def locate_checkpoint(self, given: LocateInput) -> LocateResult:
         """Where can training resume?"""
         return await locate_checkpoint(self._context, given)
+
+    @activity.defn
+    async def steer_checkpoint(self, given: SteerInput) -> SteerResult:
+        """Leads the job there."""
+        return await steer_checkpoint(self._context, given)
 
     @activity.defn
     async def resubmit(self, given: ResubmitInput) -> ResubmitResult:
@@ -107,6 +115,7 @@ class Runbook:
             self.drain_job,
             self.wait_nodes_free,
             self.locate_checkpoint,
+            self.steer_checkpoint,
             self.resubmit,
             self.verify_running,
             self.verify_resume,

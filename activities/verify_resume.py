@@ -6,6 +6,8 @@ that `resubmit` took.
 """
 
 import asyncio
+import math
+from pathlib import PurePath
 
 from temporalio import activity
 
@@ -24,20 +26,20 @@ from activities.common import (
 from activities.verify_running import check_same, resume_failed
 from relight.contracts import JobState, Model
 from relight.contracts.steps import LogMark, VerifyInput, VerifyResult
+from relight.diagnosis.findings import PhaseLine
+from relight.policy import resume_proof
+from relight.policy.resume_proof import Goal, Sample, Seen
 
 
-class Seen(Model):
-    """What the tries until now have seen of the new attempt's steps."""
+class Known(Model):
+    """What the tries until now have found out; it travels from try to try in the activity's heartbeat."""
 
     marks: tuple[LogMark, ...] = ()
-    first: int | None = None
-    second: int | None = None
-    """The step after the first, which tells how often steps are printed."""
-    furthest: int | None = None
+    seen: Seen = Seen()
 
 
 async def verify_resume(context: Context, given: VerifyInput) -> VerifyResult:
-    """Answers `resumed` or `older_checkpoint` when the step is passed, `from_scratch` once that is clear.
+    """Answers with the verdict of `relight.policy.resume_proof` as soon as there is one.
 
     Raises:
         ApplicationError: `NotYet` until then, with the last step seen; `ResumeFailed` when the attempt ended
@@ -52,65 +54,59 @@ async def _verify(context: Context, given: VerifyInput, remember: Remember) -> V
         info = await read_job(context.scheduler, given.attempt.job_id)
     check_same(given, info)
     paths = await asyncio.to_thread(logs.find_logs, given.job, info)
-    before = _earlier(given)
-    reading = await asyncio.to_thread(logs.read_since, paths, before.marks)
-    seen = add(before, reading)
-    remember(seen)
+    known = await asyncio.to_thread(_earlier, given)
+    reading = await asyncio.to_thread(logs.read_since, paths, known.marks)
+    seen = resume_proof.add_steps(known.seen, reading.more_steps)
+    for line in reading.loads:
+        seen = _with_load(seen, line, given)
+    remember(Known(marks=reading.marks, seen=seen))
 
-    if verdict := judge(seen, given.failed_at, given.resumable_from):
+    goal = Goal.of(given.job.policy, given.failed_at, given.resumable_from)
+    if verdict := resume_proof.judge(seen, goal):
         return verdict.model_copy(update={"at": now()})
     if info.state is JobState.CANCELLED:
         raise attempt_changed(f"job {info.job_id} was cancelled")
     progress = "it printed no step" if seen.furthest is None else f"its last step was {seen.furthest}"
     if info.state.is_over:
+        if why := resume_proof.ended_wrong(seen):
+            return resume_proof.diverged(seen, f"{why}, and then it ended").model_copy(update={"at": now()})
         raise resume_failed(f"the new attempt ended ({in_words(info)}); {progress}", seen.first)
     if not reading.marks:
         raise not_yet(f"no log of the job can be read ({'; '.join(reading.unread[:3]) or 'there is none'})")
-    goal = "a first step" if given.failed_at is None else f"a step beyond {given.failed_at}"
-    raise not_yet(f"waiting for {goal}; {progress}")
-
-
-def add(before: Seen, reading: logs.Reading) -> Seen:
-    """What has been seen after one more reading."""
-    steps = [line.step for line in reading.steps]
-    first, second = before.first, before.second
-    if first is None and steps:
-        first = steps[0]
-    if second is None and first is not None:
-        second = next((step for step in steps if step > first), None)
-    furthest = max([*steps, *([] if before.furthest is None else [before.furthest])], default=None)
-    return Seen(marks=reading.marks, first=first, second=second, furthest=furthest)
-
-
-def judge(seen: Seen, failed_at: int | None, resumable_from: int | None) -> VerifyResult | None:
-    """The verdict on the steps seen; None while it is open.
-
-    A training that starts from scratch prints its first step within one printing interval of 0; it is told
-    from one that loaded an older checkpoint by its first two steps. A step less than the checkpoint's own is
-    no difference: some count from 0.
-    """
-    if seen.first is None or seen.furthest is None:
-        return None
-    too_early = resumable_from is not None and seen.first < resumable_from - 1
-    if too_early and seen.second is not None and seen.first <= seen.second - seen.first:
-        text = (
-            f"training started from scratch (step {seen.first}), not from the checkpoint at {resumable_from}"
-        )
-        return VerifyResult(verdict="from_scratch", first_step=seen.first, summary=text)
-    if failed_at is not None and seen.furthest <= failed_at:
-        return None
-    passed = f"training passed step {failed_at}" if failed_at is not None else "training makes steps"
-    text = f"{passed}: step {seen.furthest}, having resumed at step {seen.first}"
-    if too_early:
-        text += f", although the checkpoint at {resumable_from} can be used"
-    return VerifyResult(
-        verdict="older_checkpoint" if too_early else "resumed",
+    goal_text = "a first step" if given.failed_at is None else f"a step beyond {given.failed_at}"
+    if resume_proof.in_doubt(seen, goal):
+        progress += ", whose numbers look wrong"
+    # Should the time be over now, this is what is known of the attempt.
+    late = VerifyResult(
+        verdict="too_slow",
         first_step=seen.first,
         passed_step=seen.furthest,
-        summary=text,
+        loaded=seen.loaded,
+        loaded_step=seen.loaded_step,
+        summary=progress,
+    )
+    raise not_yet(f"waiting for {goal_text}; {progress}", late)
+
+
+def _with_load(seen: Seen, line: PhaseLine, given: VerifyInput) -> Seen:
+    """Takes in that the attempt says it loaded a checkpoint; of several, the last one that tells more."""
+    step, name = line.step, PurePath(line.path).name
+    if step is None and name and given.checkpoint and name == PurePath(given.checkpoint).name:
+        step = given.resumable_from
+    if step is None and not name:
+        return seen
+    return seen.model_copy(
+        update={"loaded": line.path or seen.loaded, "loaded_step": seen.loaded_step if step is None else step}
     )
 
 
-def _earlier(given: VerifyInput) -> Seen:
+def _earlier(given: VerifyInput) -> Known:
+    """What the tries before found out; on the first one, what the failed attempt printed last."""
     details = activity.info().heartbeat_details
-    return Seen.model_validate(details[0]) if details else Seen(marks=given.log_marks)
+    if details:
+        return Known.model_validate(details[0])
+    before = resume_proof.baseline(logs.steps_before(given.log_marks), given.resumable_from)
+    loss = given.failed_loss
+    if not before and given.failed_at is not None and loss is not None and math.isfinite(loss):
+        before = (Sample(step=given.failed_at, loss=loss),)
+    return Known(marks=given.log_marks, seen=Seen(before=before))

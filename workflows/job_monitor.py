@@ -288,6 +288,7 @@ class TrainingJobMonitor:
                     anomalies=anomalies,
                     ledger=memory.state.ledger,
                     paused=memory.state.paused,
+                    diverged_from=memory.state.diverged_from,
                 ),
                 id=record.recovery_id,
                 result_type=RecoveryOutcome,

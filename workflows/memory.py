@@ -226,6 +226,8 @@ class Memory:
             return
         self._close(record.model_copy(update={"outcome": outcome, "state": "ended"}))
         self._set(ledger=note_failure(self.state.ledger, outcome, self.job.nodes))
+        if outcome.diverged_from is not None or outcome.outcome is Outcome.RESUMED:
+            self._set(diverged_from=outcome.diverged_from)
         if outcome.outcome in {Outcome.HELD, Outcome.STOPPED}:
             self._end(EndReason.STOPPED, outcome.reason)
             return

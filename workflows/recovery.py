@@ -34,7 +34,8 @@ with workflow.unsafe.imports_passed_through():
         RecoveryNews,
         RecoveryStatus,
     )
-    from relight.contracts.outcome import Timeline
+    from relight.contracts.outcome import CheckpointRef, Timeline
+    from relight.contracts.policy import Then
     from relight.contracts.steps import (
         ATTEMPT_CHANGED,
         UNREACHABLE,
@@ -46,13 +47,16 @@ with workflow.unsafe.imports_passed_through():
         ResubmitInput,
         ResubmitResult,
         RunningResult,
+        SteerInput,
         VerifyInput,
         VerifyResult,
     )
     from relight.diagnosis.verdict import diagnose
     from relight.policy.attempts import same_execution, step_back
     from relight.policy.plan import make_plan, names
-    from workflows import runbook
+    from relight.policy.resume_proof import then
+    from relight.policy.steering import STEP
+    from workflows import aftermath, runbook
     from workflows.approval import Approval
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
@@ -104,6 +108,10 @@ class RecoveryWorkflow:
         self._resubmitted: ResubmitResult | None = None
         self._running: RunningResult | None = None
         self._verified: VerifyResult | None = None
+        self._diverged_from: CheckpointRef | None = None
+        """Training diverged in this recovery's own attempt, after it resumed from here."""
+        self._stopped_again = False
+        """The new attempt was ended, since it did not resume as it should."""
         self._times = Timeline(occurred=self._diagnosis.occurred_at, detected=self._diagnosis.detected_at)
         self._outcome: RecoveryOutcome | None = None
 
@@ -231,6 +239,7 @@ class RecoveryWorkflow:
                 raise Ended(Outcome.HELD, plan.because)
             await self._wait_nodes_free(drained)
             await self._locate_again()
+            await self._steer(drained)
             await self._resubmit(drained)
         running = await self._verify_running(drained)
         return await self._verify_resume(running)
@@ -245,7 +254,7 @@ class RecoveryWorkflow:
     async def _locate(self, summary: str) -> LocateResult | None:
         """Where training would resume; None when that cannot be found out."""
         try:
-            found = await runbook.locate_checkpoint(self._job, summary)
+            found = await runbook.locate_checkpoint(self._job, summary, self._start.diverged_from)
         except StepFailed as failed:
             self._note(f"locate_checkpoint failed: {failed.text}")
             return None
@@ -321,8 +330,35 @@ class RecoveryWorkflow:
         if found.name is None and not found.empty:
             raise Ended(Outcome.HELD, f"no checkpoint can be used: {found.summary}")
         self._checkpoint = found
-        if self._planned is None or _resume_step(found) < _resume_step(self._planned):
+        worse = self._planned is None or _resume_step(found) < _resume_step(self._planned)
+        if worse or _another_way(found, self._planned):
             self._planned = found  # that is another plan, which a person may have to see first
+
+    async def _steer(self, drained: DrainResult) -> None:
+        """Leads the job to the checkpoint, if the plan says so."""
+        began = workflow.now()
+        for tries in count():
+            found = self._checkpoint
+            if found is None or found.name is None or not _steers(self._present_plan()):
+                return
+            if not _steers(await self._gate(untouched=tries == 0)):
+                return
+            self._enter("steering")
+            message = SteerInput(
+                job=self._job,
+                attempt=drained.attempt,
+                recovery_id=workflow.info().workflow_id,
+                checkpoint=CheckpointRef(name=found.name, step=found.step),
+                diverged_from=self._start.diverged_from,
+                tries=tries,
+            )
+            try:
+                steered = await runbook.steer_checkpoint(message)
+            except StepFailed as failed:
+                await self._after_failure(failed, tries + 1, began, Outcome.HELD)
+                continue
+            self._note(f"steer_checkpoint: {steered.summary}")
+            return
 
     async def _resubmit(self, drained: DrainResult) -> None:
         began = workflow.now()
@@ -360,9 +396,54 @@ class RecoveryWorkflow:
         self._verified = verified
         self._note(f"verify_resume: {verified.verdict}, {verified.summary}")
         if verified.verdict != "resumed":
-            raise Ended(Outcome.FAILED_AGAIN, f"{verified.verdict}: {verified.summary}")
-        self._mark(productive=verified.at or workflow.now())
+            await self._did_not_resume(running, verified)
+        failed_at = self._failed_at()
+        if failed_at is None or (verified.passed_step or 0) > failed_at or verified.verdict == "resumed":
+            self._mark(productive=verified.at or workflow.now())
         return verified
+
+    async def _did_not_resume(self, running: RunningResult, verified: VerifyResult) -> None:
+        """Does what policy says of this verdict; returns if it is accepted."""
+        reason = f"{verified.verdict}: {verified.summary}"
+        if verified.verdict == "diverged":
+            self._diverged_from = aftermath.loaded(verified, self._checkpoint)
+        match then(verified.verdict, self._job.policy):
+            case Then.ACCEPT:
+                self._diverged_from = None
+            case Then.HOLD:
+                await self._stop_attempt(running, reason)
+            case Then.REPORT:
+                if self._diverged_from is not None:
+                    at = verified.at or workflow.now()
+                    anomaly = aftermath.divergence(
+                        running.attempt, verified, self._diverged_from, self._failed_at(), at
+                    )
+                    await self._tell("report_anomaly", anomaly)
+                raise Ended(Outcome.FAILED_AGAIN, reason)
+
+    async def _stop_attempt(self, running: RunningResult, reason: str) -> None:
+        """Ends the new attempt and leaves the job held, for a person."""
+        began = workflow.now()
+        for tries in count():
+            await self._gate(untouched=tries == 0)
+            self._enter("draining")
+            message = DrainInput(
+                job=self._job,
+                attempt=running.attempt,
+                recovery_id=workflow.info().workflow_id,
+                reason=clip(f"relight: {reason}"),
+                tries=tries,
+            )
+            try:
+                drained = await runbook.drain_job(message)
+            except StepFailed as failed:
+                await self._after_failure(failed, tries + 1, began, Outcome.FAILED_AGAIN)
+                continue
+            self._drained, self._stopped_again = drained, True
+            self._note(f"drain_job: {drained.summary or drained.how}")
+            if drained.how == "resubmit":
+                reason += "; it cannot be requeued, so it was cancelled: submit it anew"
+            raise Ended(Outcome.HELD, reason)
 
     def _verify_input(self, attempt: Attempt) -> VerifyInput:
         sent = self._resubmitted
@@ -375,6 +456,8 @@ class RecoveryWorkflow:
             log_marks=sent.log_marks if sent else (),
             failed_at=self._failed_at(),
             resumable_from=checkpoint.step if checkpoint else None,
+            checkpoint=checkpoint.name if checkpoint else None,
+            failed_loss=self._diagnosis.progress.loss if self._diagnosis.progress else None,
         )
 
     # Before every change
@@ -473,8 +556,9 @@ class RecoveryWorkflow:
         await workflow.sleep(pause_after(tries), summary=clip(f"{failed.step}, try {tries}: {failed.text}"))
 
     def _is_half_way(self) -> bool:
-        """The job was taken off its nodes, and did not start again."""
-        return self._drained is not None and self._drained.how != "running" and self._resubmitted is None
+        """The job was taken off its nodes, and did not start again, or was taken off again."""
+        off = self._drained is not None and self._drained.how != "running"
+        return off and (self._resubmitted is None or self._stopped_again)
 
     async def _hold(self, ended: Ended) -> Ended:
         """Leaves the job held, so that it does not start by itself in a state that nobody looked at."""
@@ -516,6 +600,7 @@ class RecoveryWorkflow:
             self._job.mode,
             self._planned,
             cannot_exclude=self._cannot_exclude,
+            diverged_from=self._start.diverged_from,
         )
 
     def _present_plan(self) -> Plan:
@@ -635,8 +720,21 @@ class RecoveryWorkflow:
             resumed_at_step=self._resumed_at(),
             approved_by=self._approval.approved_by,
             root_key=self._diagnosis.root_key,
+            steps_replayed=aftermath.steps_replayed(self._failed_at(), self._resumed_at()),
+            gpu_hours_lost=None
+            if self._drained is None  # nothing was done, and the fault may still go on
+            else aftermath.gpu_hours_lost(
+                self._diagnosis, self._confirmation, self._times, self._trained_to(), workflow.now()
+            ),
+            verdict=self._verified.verdict if self._verified else "",
+            diverged_from=self._diverged_from,
             where=self._diagnosis.where,
         )
+
+    def _trained_to(self) -> int | None:
+        """How far the new attempt came; before it ran, where it will resume."""
+        seen = (self._verified.passed_step if self._verified else None) or self._resumed_at()
+        return seen if seen is not None or self._checkpoint is None else self._checkpoint.step
 
 
 def _may_try_again(failed: StepFailed, tries: int, began: datetime) -> bool:
@@ -650,6 +748,17 @@ def _resume_step(found: LocateResult) -> int:
     if found.name is None:
         return -1
     return found.step if found.step is not None else 0
+
+
+def _steers(plan: Plan) -> bool:
+    return any(step.name == STEP for step in plan.steps)
+
+
+def _another_way(found: LocateResult, planned: LocateResult | None) -> bool:
+    """The job would now go to a wrong checkpoint that the plan does not speak of."""
+    if planned is None or found.own is None:
+        return False
+    return (found.own, found.cannot_steer) != (planned.own, planned.cannot_steer)
 
 
 def _essence(diagnosis: Diagnosis) -> tuple[object, ...]:

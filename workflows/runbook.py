@@ -10,6 +10,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from relight.contracts import Attempt, Diagnosis, Outcome, TrainingJob
+    from relight.contracts.outcome import CheckpointRef
     from relight.contracts.steps import (
         ATTEMPT_CHANGED,
         NO_CHECKPOINT,
@@ -27,6 +28,8 @@ with workflow.unsafe.imports_passed_through():
         ResubmitInput,
         ResubmitResult,
         RunningResult,
+        SteerInput,
+        SteerResult,
         VerifyInput,
         VerifyResult,
     )
@@ -65,8 +68,10 @@ async def confirm_fault(job: TrainingJob, diagnosis: Diagnosis) -> ConfirmResult
     return result
 
 
-async def locate_checkpoint(job: TrainingJob, summary: str) -> LocateResult:
-    """Finds where training would resume.
+async def locate_checkpoint(
+    job: TrainingJob, summary: str, diverged_from: CheckpointRef | None = None
+) -> LocateResult:
+    """Finds where training would resume; before `diverged_from`, if training went wrong from there.
 
     Raises:
         StepFailed: that could not be found out.
@@ -74,7 +79,7 @@ async def locate_checkpoint(job: TrainingJob, summary: str) -> LocateResult:
     try:
         return await poll(
             "locate_checkpoint",
-            LocateInput(job=job),
+            LocateInput(job=job, diverged_from=diverged_from),
             LocateResult,
             within=LOOK_WINDOW,
             one_look=ONE_INSPECTION,
@@ -141,6 +146,16 @@ async def wait_nodes_free(job: TrainingJob, held: Attempt, lost: tuple[str, ...]
         raise because_of(failed, Outcome.HELD, reason) from failed
 
 
+async def steer_checkpoint(message: SteerInput) -> SteerResult:
+    """Leads the job to the checkpoint that it should load: one try.
+
+    Raises:
+        StepFailed: it failed.
+    """
+    name = message.checkpoint.name
+    return await attempt("steer_checkpoint", message, SteerResult, summary=f"Lead the job to {name}")
+
+
 async def resubmit(message: ResubmitInput) -> ResubmitResult:
     """Lets the job start again, without the excluded nodes: one try.
 
@@ -171,10 +186,10 @@ async def verify_running(message: VerifyInput) -> RunningResult:
 
 
 async def verify_resume(message: VerifyInput) -> VerifyResult:
-    """Waits until training passes the step it failed at, or ended, or resumed from the wrong place.
+    """Waits for the verdict: training passed the step it failed at, or something is wrong with it.
 
     Raises:
-        Ended: it did not pass the step in time, or somebody else moved the job.
+        Ended: nobody could look, or somebody else moved the job.
     """
     step = message.failed_at
     try:
@@ -188,11 +203,14 @@ async def verify_resume(message: VerifyInput) -> VerifyResult:
             else f"Wait until training passes step {step}",
         )
     except StepFailed as failed:
+        told = read(VerifyResult, failed.details[0]) if failed.details else None
         if failed.kind == RESUME_FAILED:
-            told = read(VerifyResult, failed.details[0]) if failed.details else None
             return told or VerifyResult(verdict="ended", summary=failed.text)
-        reason = f"training did not pass the step in time: {failed.text}" if failed.deadline else failed.text
-        raise because_of(failed, Outcome.FAILED_AGAIN, reason) from failed
+        if failed.deadline:
+            late = told or VerifyResult(verdict="too_slow")
+            text = f"training did not pass the step in time: {failed.text}"
+            return late.model_copy(update={"summary": text})
+        raise because_of(failed, Outcome.FAILED_AGAIN, failed.text) from failed
 
 
 async def hold_job(message: HoldInput) -> str:

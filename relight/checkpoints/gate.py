@@ -15,6 +15,7 @@ from relight.checkpoints.remote import FsspecStore
 from relight.checkpoints.report import CheckpointError, CheckpointState, Report, State
 from relight.checkpoints.stores import LocalStore, Store
 from relight.checkpoints.tree import Tree, newest
+from relight.contracts.outcome import CheckpointRef
 from relight.contracts.policy import CheckpointLayout
 
 SETTLED = timedelta(minutes=2)
@@ -31,6 +32,7 @@ def inspect(
     deep: bool = False,
     budget: timedelta = DEFAULT_BUDGET,
     enough: int | None = None,
+    before: CheckpointRef | None = None,
 ) -> Report:
     """Judges all checkpoints in a directory, newest first. Reads only; never unpickles.
 
@@ -42,11 +44,13 @@ def inspect(
             `notes`.
         enough: after so many usable checkpoints were found, older ones are judged by their names and sizes
             only. None: no limit.
+        before: only usable checkpoints older than this one count for `enough`.
 
     Raises:
         CheckpointError: the directory is missing or unreadable, or there is no layout of that name.
     """
-    return inspect_store(open_store(root), layout=layout, deep=deep, budget=budget, enough=enough)
+    store = open_store(root)
+    return inspect_store(store, layout=layout, deep=deep, budget=budget, enough=enough, before=before)
 
 
 def open_store(root: Path | str) -> Store:
@@ -67,6 +71,7 @@ def inspect_store(
     deep: bool = False,
     budget: timedelta = DEFAULT_BUDGET,
     enough: int | None = None,
+    before: CheckpointRef | None = None,
 ) -> Report:
     """`inspect` for any store."""
     limits = Budget(budget.total_seconds())
@@ -78,9 +83,8 @@ def inspect_store(
     for access in _places(Access(store, tree, limits)):
         for choice in LAYOUTS if choices is None else map(layout_named, choices):
             if candidates := choice.find(access.tree, access):
-                return _report(
-                    choice, candidates, _judge_all(choice, candidates, access, deep, enough), access
-                )
+                judged = _judge_all(choice, candidates, access, deep, enough, before)
+                return _report(choice, candidates, judged, access)
     return _nothing(tree, layout)
 
 
@@ -128,22 +132,39 @@ class _Judged:
 
 
 def _judge_all(
-    layout: Layout, candidates: Sequence[Candidate], access: Access, deep: bool, enough: int | None
+    layout: Layout,
+    candidates: Sequence[Candidate],
+    access: Access,
+    deep: bool,
+    enough: int | None,
+    before: CheckpointRef | None,
 ) -> list[_Judged]:
     judged: list[_Judged] = []
     usable = 0
     ordered = _newest_first(candidates)
     neighbours = peers.Peers(ordered)
+    pointer = layout.pointer(candidates, access)
     for candidate in ordered:
-        names_only = enough is not None and usable >= enough
+        # What the job would load by itself is read in any case: its step may be known to its contents only.
+        its_own = candidate.alias or candidate.name == pointer
+        names_only = enough is not None and usable >= enough and not its_own
         result = _judge(
             layout, candidate, candidates, neighbours, replace(access, names_only=names_only), deep
         )
-        usable += result.state.state is State.USABLE
+        usable += result.state.state is State.USABLE and not is_from(result.state, before)
         judged.append(result)
     by_content = {j.candidate.name: j for j in judged}
     steps = [replace(j.candidate, step=j.state.step) for j in judged]
     return [by_content[c.name] for c in _newest_first(steps)]
+
+
+def is_from(state: CheckpointState, diverged: CheckpointRef | None) -> bool:
+    """It is this checkpoint or one that was saved later; one without a step only if it has the same name."""
+    if diverged is None:
+        return False
+    if state.step is not None and diverged.step is not None:
+        return state.step >= diverged.step
+    return bool(diverged.name) and state.name == diverged.name
 
 
 def _newest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -224,7 +245,19 @@ def _state(
         modified_at=None if written is None else datetime.fromtimestamp(written, UTC),
         age=None if written is None or now is None else timedelta(seconds=now - written),
         checked=", ".join(checked),
+        unfinished=Kind.UNFINISHED in kinds,
+        entries=_entries(candidate, access.prefix),
     )
+
+
+def _entries(candidate: Candidate, prefix: str) -> tuple[str, ...]:
+    """The files of a candidate that is neither a directory nor one file."""
+    start = f"{candidate.name}/"
+    if candidate.name == "." or any(
+        f.path == candidate.name or f.path.startswith(start) for f in candidate.files
+    ):
+        return ()
+    return tuple(prefix + f.path for f in candidate.files)
 
 
 def _report(

@@ -41,6 +41,10 @@ class CheckpointState(Model):
     """From `modified_at` to the inspection."""
     checked: CleanText = ""
     """What the state rests on: which levels were done, and where one had to stop."""
+    unfinished: bool = False
+    """Its save did not end, by its own framework's mark or name."""
+    entries: tuple[str, ...] = ()
+    """The files that it consists of, where it is several beside each other; empty: it is `name` itself."""
 
 
 class Report(Model):

@@ -87,6 +87,8 @@ def one_line(outcome: RecoveryOutcome) -> str:
         )
     if outcome.downtime is not None:
         parts.append(f"down for {duration(outcome.downtime)}")
+    if outcome.gpu_hours_lost is not None:
+        parts.append(f"{outcome.gpu_hours_lost:.1f} GPU hours lost")
     if outcome.approved_by:
         parts.append(f"approved by {escape(outcome.approved_by)}")
     return "; ".join(parts)

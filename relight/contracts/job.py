@@ -102,6 +102,8 @@ class JobInfo(Model):
     num_nodes: int = 0
     num_tasks: int = 0
     tasks_per_node: int | None = None
+    gpus: int | None = None
+    """GPUs of the allocation; None where the scheduler does not say."""
     held: bool = False
     """It will not start until released (priority 0)."""
     requeueable: bool = True

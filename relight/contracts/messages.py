@@ -10,7 +10,7 @@ from enum import StrEnum
 from relight.contracts.anomaly import Anomaly, Cause, Diagnosis, Progress, Symptom
 from relight.contracts.base import CleanText, Model, UtcDatetime
 from relight.contracts.job import Attempt, JobState, Mode, TrainingJob
-from relight.contracts.outcome import RecoveryOutcome
+from relight.contracts.outcome import CheckpointRef, RecoveryOutcome
 from relight.contracts.plan import Plan
 
 
@@ -167,6 +167,8 @@ class MonitorState(Model):
     """The furthest step of any attempt."""
     snapshot_saved: bool = False
     """What it takes to submit the job again has been saved."""
+    diverged_from: CheckpointRef | None = None
+    """Training diverged after it resumed here, and has not resumed since."""
 
 
 class MonitorInput(Model):
@@ -219,6 +221,8 @@ class RecoveryInput(Model):
     """What the diagnosis was made from, so that late evidence can be weighed with it."""
     ledger: tuple[PastFailure, ...] = ()
     paused: bool = False
+    diverged_from: CheckpointRef | None = None
+    """Training diverged after it resumed from this checkpoint: only earlier ones can be used."""
 
 
 class RecoveryStatus(Model):
@@ -226,8 +230,8 @@ class RecoveryStatus(Model):
 
     recovery_id: str
     state: str
-    """confirming, planning, awaiting-approval, isolating, draining, locating, resubmitting, verifying, ended.
-    """
+    """confirming, planning, awaiting-approval, isolating, draining, locating, steering, resubmitting,
+    verifying, ended."""
     diagnosis: Diagnosis
     plan: Plan | None = None
     plan_digest: str = ""

@@ -44,6 +44,14 @@ class Timeline(Model):
     """Training passed the step it failed at."""
 
 
+class CheckpointRef(Model):
+    """Names a checkpoint of a run."""
+
+    name: str = ""
+    """Relative to the checkpoint directory; empty where only the step is known."""
+    step: int | None = None
+
+
 class RecoveryOutcome(Model):
     """The result of a `RecoveryWorkflow`."""
 
@@ -61,8 +69,16 @@ class RecoveryOutcome(Model):
     lost_from_step: int | None = None
     resumed_at_step: int | None = None
     gpu_hours_lost: float | None = None
+    """GPU hours in which the job gained no step: from the fault until it was past the failed step, or what
+    that comes to if the recovery ended before. None where the GPUs or the times are not known."""
     approved_by: str = ""
     root_key: str = ""
+    steps_replayed: int | None = None
+    """Steps that had to be trained again; None where it is not known where training resumed."""
+    verdict: str = ""
+    """What the proof of resume said (`VerifyResult.verdict`); empty where it did not come to that."""
+    diverged_from: CheckpointRef | None = None
+    """Training diverged after it resumed here: the next recovery takes an earlier checkpoint."""
     where: tuple[str, ...] = ()
     """The nodes on which it went wrong, suspected or not."""
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from enum import StrEnum
 
 from pydantic import Field, field_validator
 
@@ -32,6 +33,28 @@ class CheckpointLayout(Model):
         if groups < 1:
             raise ValueError("the regular expression needs a group for the step, such as (\\d+)")
         return value
+
+
+class Steer(StrEnum):
+    """How a job is led to the checkpoint that can be used, when it would load another one by itself."""
+
+    LEAVE = "leave"
+    """Not at all: a person is asked when the job's own choice cannot be used."""
+    POINTER = "pointer"
+    """By the framework's pointer file; its old content stays beside it."""
+    MOVE_ASIDE = "move_aside"
+    """By renaming the newer checkpoints that cannot be used; nothing is deleted."""
+
+
+class Then(StrEnum):
+    """What to do when the new attempt did not resume as it should."""
+
+    ACCEPT = "accept"
+    """The recovery counts as resumed, and training goes on."""
+    REPORT = "report"
+    """The recovery counts as failed; the attempt is left alone, and another recovery may follow."""
+    HOLD = "hold"
+    """The attempt is ended, and the job held until a person looked at it."""
 
 
 class Policy(Model):
@@ -69,6 +92,20 @@ class Policy(Model):
     and where they are there `loss`, `seconds`, `total`, `throughput`."""
     checkpoint_layout: CheckpointLayout | None = None
     """How the run arranges its checkpoints; None: recognised from the directory."""
+    steer: Steer = Steer.LEAVE
+    """How the job is led to the newest usable checkpoint, when it would load another one by itself."""
+    on_from_scratch: Then = Then.REPORT
+    """When the new attempt starts from scratch, although there was a checkpoint."""
+    on_older_checkpoint: Then = Then.ACCEPT
+    """When it resumes from an older checkpoint than the newest usable one."""
+    on_divergence: Then = Then.REPORT
+    """When its loss is no number, or far above what it was. The next recovery takes an earlier checkpoint."""
+    on_unproductive: Then = Then.REPORT
+    """When it does not pass the step that the failed attempt reached within `verify_window`."""
+    loss_jump: float = Field(default=2.0, ge=0)
+    """A loss this many times as high as before the fault, for several steps, is divergence; 0: none is."""
+    grad_norm_jump: float = Field(default=10.0, ge=0)
+    """The same for the gradient norm."""
 
     @field_validator("step_patterns")
     @classmethod

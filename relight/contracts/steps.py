@@ -7,6 +7,7 @@ nothing and says so with the error type `AttemptChanged`.
 from relight.contracts.anomaly import Anomaly, Diagnosis, Evidence, Progress
 from relight.contracts.base import Model, UtcDatetime
 from relight.contracts.job import Attempt, JobInfo, TrainingJob
+from relight.contracts.outcome import CheckpointRef
 
 # Error types of `ApplicationError`s that activities raise. Matched as strings by Temporal's retry policies.
 NOT_YET = "NotYet"
@@ -112,6 +113,8 @@ class LocateInput(Model):
     """Input of `locate_checkpoint`."""
 
     job: TrainingJob
+    diverged_from: CheckpointRef | None = None
+    """Training diverged after it resumed from this one: only earlier ones can be used."""
 
 
 class RejectedCheckpoint(Model):
@@ -134,6 +137,33 @@ class LocateResult(Model):
     pointer: str | None = None
     empty: bool = False
     """No checkpoint at all, good or bad: the job starts from scratch."""
+    summary: str = ""
+    own: str | None = None
+    """What the job would load by itself, where that is another checkpoint than `name`."""
+    own_problem: str = ""
+    """Why `own` cannot be used; empty when it can (it is only older)."""
+    cannot_steer: str = ""
+    """Why the job cannot be led to `name` by the policy's way; empty when it can, or need not."""
+
+
+class SteerInput(Model):
+    """Input of `steer_checkpoint`: leads the job to a checkpoint, as `job.policy.steer` says."""
+
+    job: TrainingJob
+    attempt: Attempt
+    """The held attempt, or the ended one that will be submitted anew."""
+    recovery_id: str
+    checkpoint: CheckpointRef
+    """The newest usable one."""
+    diverged_from: CheckpointRef | None = None
+    tries: int = 0
+
+
+class SteerResult(Model):
+    """Result of `steer_checkpoint`."""
+
+    changed: tuple[str, ...] = ()
+    """What was changed under the checkpoint directory, by this try or an earlier one: `old -> new`."""
     summary: str = ""
 
 
@@ -180,6 +210,10 @@ class VerifyInput(Model):
     """The last step of the failed attempt; None if it never printed one (then any step proves progress)."""
     resumable_from: int | None = None
     """The step of the newest usable checkpoint."""
+    checkpoint: str | None = None
+    """Its name."""
+    failed_loss: float | None = None
+    """The last loss before the fault that a sensor saw."""
 
 
 class RunningResult(Model):
@@ -195,9 +229,13 @@ class VerifyResult(Model):
     """Result of `verify_resume`."""
 
     verdict: str
-    """`resumed`, `from_scratch`, `older_checkpoint`, `ended` or `too_slow`."""
+    """`resumed`, `from_scratch`, `older_checkpoint`, `diverged`, `ended` or `too_slow`."""
     first_step: int | None = None
     passed_step: int | None = None
+    """The furthest step seen; of one that diverged, the last one before that."""
+    loaded: str = ""
+    """The checkpoint that the new attempt says it loaded."""
+    loaded_step: int | None = None
     at: UtcDatetime | None = None
     """When the step that proves it was seen."""
     summary: str = ""

@@ -50,7 +50,12 @@ FORMATS: tuple[PhaseFormat, ...] = (
         False,
         r"successfully loaded checkpoint from (?P<path>\S+)(?:.{0,40}at iteration +(?P<step>\d+))?",
     ),
-    _p(_LOAD, False, r"(?i)\b(?:finished loading|loaded) (?:the )?checkpoint"),
+    _p(
+        _LOAD,
+        False,
+        r"(?i)\b(?:finished loading|loaded) (?:the )?checkpoint(?: (?:from )?(?P<path>/\S+))?"
+        r"(?:.{0,40}?\bat (?:step|iteration) +(?P<step>\d+))?",
+    ),
     _p(
         _LOAD,
         True,

@@ -1,9 +1,12 @@
 """From a confirmed diagnosis to a plan: what to do, in which steps, and whether a person must agree."""
 
-from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Symptom, TrainingJob
+from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Policy, Symptom, TrainingJob
 from relight.contracts.messages import PastFailure
+from relight.contracts.outcome import CheckpointRef
+from relight.contracts.policy import Then
 from relight.contracts.steps import ConfirmResult, LocateResult
 from relight.policy.decision import Decision, decide
+from relight.policy.steering import steering_step, why_to_ask
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
@@ -44,6 +47,7 @@ def make_plan(
     checkpoint: LocateResult | None = None,
     *,
     cannot_exclude: str = "",
+    diverged_from: CheckpointRef | None = None,
 ) -> Plan:
     """Decides what to do. Pure: the same arguments always give the same plan, and so the same digest.
 
@@ -55,6 +59,7 @@ def make_plan(
         mode: what relight may do by itself now.
         checkpoint: where training would resume; None when that could not be found out.
         cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
+        diverged_from: training diverged after it resumed from this checkpoint.
     """
     what = f"{diagnosis.symptom.value}, cause {diagnosis.cause.value}"
     if nothing_to_recover(diagnosis):
@@ -65,20 +70,25 @@ def make_plan(
     if decision.action in {Action.NONE, Action.STOP}:
         return Plan(action=decision.action, because=f"{what}: {decision.because}")
     excluded = () if cannot_exclude else nodes_to_exclude(job, decision.nodes, confirmation)
+    goes_on = diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED} and not (
+        diagnosis.cause is Cause.NUMERICAL and diverged_from is not None  # what it trains is worth nothing
+    )
 
     approval: list[str] = []
     if mode is Mode.OBSERVE:
         approval.append("observe mode: relight changes nothing by itself")
     if confirmation.verdict != "confirmed":
         approval.append(f"the fault is not confirmed by a second source ({confirmation.summary})")
-    if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED}:
+    if goes_on:
         approval.append("training still goes on: a restart gives up running work")
-    if diagnosis.cause is Cause.NUMERICAL and diagnosis.symptom is Symptom.DEGRADED:
+    if goes_on and diagnosis.cause is Cause.NUMERICAL and diagnosis.symptom is Symptom.DEGRADED:
         approval.append("the newest checkpoints may hold the wrong numbers already")
     if cannot_exclude:
         approval.append(f"the suspected nodes cannot be excluded ({cannot_exclude})")
     if checkpoint is None:
         approval.append("the checkpoints could not be looked at")
+    if reason := why_to_ask(job, checkpoint):
+        approval.append(reason)
 
     if checkpoint is not None and checkpoint.name is None and not checkpoint.empty:
         return Plan(
@@ -88,7 +98,7 @@ def make_plan(
             because=f"{what}; no checkpoint can be used: {checkpoint.summary}",
         )
     return Plan(
-        action=Action.RESTART_EXCLUDE_NODE if excluded else _without_exclusion(decision),
+        action=_action(decision, excluded, diverged_from),
         steps=_restart_steps(job, excluded, checkpoint, diagnosis),
         excluded_nodes=excluded,
         checkpoint=checkpoint.name if checkpoint else None,
@@ -102,7 +112,11 @@ def _exit_code(confirmation: ConfirmResult) -> int | None:
     return confirmation.job_info.exit_code if confirmation.job_info is not None else None
 
 
-def _without_exclusion(decision: Decision) -> Action:
+def _action(decision: Decision, excluded: tuple[str, ...], diverged_from: CheckpointRef | None) -> Action:
+    if excluded:
+        return Action.RESTART_EXCLUDE_NODE
+    if diverged_from is not None:
+        return Action.RESTART_PREVIOUS_CHECKPOINT
     return Action.RESTART if decision.action is Action.RESTART_EXCLUDE_NODE else decision.action
 
 
@@ -125,11 +139,26 @@ def _restart_steps(
         _drain_step(job),
         PlanStep(name="wait_nodes_free", does="wait until no process of the old attempt is left"),
         PlanStep(name="locate_checkpoint", does=_resume_point(checkpoint, diagnosis)),
+        *filter(None, [steering_step(job, checkpoint)]),
         PlanStep(name="resubmit", does=f"let job {job.attempt.job_id} start again at once", mutates=True),
         PlanStep(name="verify_running", does="wait until it runs, on allowed nodes"),
         PlanStep(name="verify_resume", does=_proof(diagnosis)),
     ]
+    if ends := _ends_the_attempt(job.policy):
+        does = f"end the new attempt and hold the job, if {' or '.join(ends)}"
+        steps.append(PlanStep(name="stop_attempt", does=does, mutates=True))
     return tuple(steps)
+
+
+def _ends_the_attempt(policy: Policy) -> list[str]:
+    """In which cases the new attempt is ended again, in words."""
+    cases = {
+        "it starts from scratch": policy.on_from_scratch,
+        "it resumes from an older checkpoint": policy.on_older_checkpoint,
+        "it diverges": policy.on_divergence,
+        "it does not get past the step in time": policy.on_unproductive,
+    }
+    return [words for words, then in cases.items() if then is Then.HOLD]
 
 
 def _drain_step(job: TrainingJob) -> PlanStep:
@@ -162,6 +191,8 @@ def _resume_point(checkpoint: LocateResult | None, diagnosis: Diagnosis) -> str:
         text += ")"
     if checkpoint.rejected:
         text += f"; {len(checkpoint.rejected)} newer or broken ones rejected"
+    if checkpoint.own is not None:
+        text += f"; by itself the job would load {checkpoint.own}"
     return text
 
 

@@ -25,7 +25,7 @@ JOB_FIELDS = (
     "JobID", "JobArrayID", "ArrayJobID", "ArrayTaskID", "Name", "UserName", "Partition", "State", "Reason",
     "RestartCnt", "SubmitTime", "StartTime", "EndTime", "EligibleTime", "TimeLimit", "NodeList", "NumNodes",
     "NumTasks", "NTPerNode", "PriorityLong", "Requeue", "BatchFlag", "exit_code", "StdOut", "StdErr",
-    "WorkDir", "Comment",
+    "WorkDir", "tres-alloc", "tres-per-node", "Comment",
 )  # fmt: skip
 """Fields of `squeue -O` (22.05 and later) that make a `JobInfo`."""
 
@@ -220,6 +220,7 @@ def _job_info(row: Mapping[str, str], excluded: str) -> JobInfo:
         num_nodes=num_nodes,
         num_tasks=_count(row["NumTasks"]) or num_nodes,
         tasks_per_node=_count(row["NTPerNode"]),
+        gpus=_gpus(row["tres-alloc"], row["tres-per-node"], num_nodes),
         held=state is JobState.PENDING and row["PriorityLong"] == "0",
         requeueable=row["Requeue"] == "1",
         is_batch=row["BatchFlag"] != "0",
@@ -304,6 +305,14 @@ def _time(text: str) -> datetime | None:
     if text in _ABSENT:
         return None
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+
+
+def _gpus(allocated: str, per_node: str, nodes: int) -> int | None:
+    """Of `cpu=4,gres/gpu=16`, or where GPUs are not accounted, of `gres:gpu:8`; None where neither tells."""
+    if (total := re.search(r"(?:^|,)gres/gpu=(\d+)", allocated)) is not None:
+        return int(total[1])
+    each = re.findall(r"\bgpu(?::[^:,=\d][^:,=]*)?[:=](\d+)", per_node)
+    return sum(map(int, each)) * nodes or None if nodes else None
 
 
 def _needed_time(text: str) -> datetime:

@@ -222,3 +222,30 @@ async def test_the_job_fails_while_it_is_watched(run: Runner, double: Double, lo
     await run.fails(confirm_fault, fault, NOT_YET)
     double.set(state=JobState.FAILED)
     assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+# ---- wrong numbers
+
+
+def numerical() -> ConfirmInput:
+    wrong = given(Symptom.DEGRADED)
+    return wrong.model_copy(
+        update={"diagnosis": wrong.diagnosis.model_copy(update={"cause": Cause.NUMERICAL})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "verdict"),
+    [
+        (range(126, 129), "confirmed"),
+        (range(121, 124), "confirmed"),  # another attempt, which has not come so far yet
+        (range(126, 128), "inconclusive"),
+        (range(0), "inconclusive"),
+    ],
+)
+async def test_a_loss_that_is_no_number_now(run: Runner, log: Path, steps: range, verdict: str) -> None:
+    with log.open("a") as file:
+        file.write("".join(step_line(step).replace("1.23E+00", "NaN") for step in steps))
+    result = await run(confirm_fault, numerical())
+    assert result.verdict == verdict
+    assert result.observations[-1].source == "job_log"

@@ -4,7 +4,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities import logs
-from activities.verify_resume import Seen, judge, verify_resume
+from activities.verify_resume import verify_resume
 from relight.contracts import JobState
 from relight.contracts.steps import (
     ATTEMPT_CHANGED,
@@ -16,44 +16,6 @@ from relight.contracts.steps import (
 )
 from tests.activities.conftest import FIRST, Runner, step_line, step_lines, training
 from tests.activities.double import Double
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "furthest", "failed_at", "resumable", "verdict"),
-    [
-        (None, None, None, 125, 120, None),
-        (121, 122, 125, 125, 120, None),
-        (121, 122, 126, 125, 120, "resumed"),
-        (121, None, 121, None, 120, "resumed"),
-        (120, 121, 126, 125, 120, "resumed"),  # prints the checkpoint's own step
-        (119, 120, 126, 125, 120, "resumed"),  # counts from 0
-        (1, None, 1, 125, 120, None),
-        (1, 2, 2, 125, 120, "from_scratch"),
-        (0, 1, 1, 125, 120, "from_scratch"),
-        (10, 20, 20, 125, 120, "from_scratch"),  # prints each tenth step
-        (111, 112, 112, 125, 120, None),
-        (111, 112, 126, 125, 120, "older_checkpoint"),
-        (110, 120, 130, 125, 120, "older_checkpoint"),
-        (1, 2, 126, 125, 120, "from_scratch"),
-        (1, None, 1, None, None, "resumed"),  # no checkpoint is known, no step was ever printed
-        (1, 2, 2, 5, None, None),
-        (1, 2, 6, 5, None, "resumed"),
-        (1, None, 1, None, 0, "resumed"),
-        (1, None, 1, None, 120, "older_checkpoint"),
-    ],
-)
-def test_judge(
-    first: int | None,
-    second: int | None,
-    furthest: int | None,
-    failed_at: int | None,
-    resumable: int | None,
-    verdict: str | None,
-) -> None:
-    result = judge(Seen(first=first, second=second, furthest=furthest), failed_at, resumable)
-    assert (result.verdict if result else None) == verdict
-    if result is not None:
-        assert result.first_step == first
 
 
 @pytest.fixture
@@ -155,3 +117,46 @@ async def test_no_log(run: Runner, double: Double) -> None:
     assert "no log" in await run.fails(verify_resume, given(), NOT_YET)
     double.lose["job"] = "before"
     await run.fails(verify_resume, given(), UNREACHABLE)
+
+
+def numbers(first: int, last: int, loss: float | str) -> str:
+    return "".join(step_line(n).replace("1.23E+00", str(loss)) for n in range(first, last + 1))
+
+
+async def test_which_checkpoint_it_says_it_loaded(run: Runner, log: Path) -> None:
+    verify = given(log)
+    append(log, "loaded checkpoint /run/checkpoints/step_00000110 at step 110\n" + step_lines(119, 126))
+    result = await run(verify_resume, verify)
+    assert (result.verdict, result.loaded_step) == ("older_checkpoint", 110)
+    assert result.loaded.endswith("step_00000110")
+
+
+async def test_a_loss_that_is_no_number_is_no_progress(run: Runner, log: Path) -> None:
+    verify = given(log)
+    append(log, step_lines(121, 125) + numbers(126, 127, "NaN"))
+    assert "look wrong" in await run.fails(verify_resume, verify, NOT_YET)
+    append(log, numbers(128, 128, "NaN"))
+    result = await run(verify_resume, verify)
+    assert result.verdict == "diverged"
+    assert "since step 126" in result.summary
+
+
+async def test_an_attempt_that_ends_after_a_nan_diverged(run: Runner, double: Double, log: Path) -> None:
+    verify = given(log)
+    append(log, step_lines(121, 122) + numbers(123, 123, "NaN"))
+    double.set(state=JobState.FAILED, exit_code=1)
+    assert (await run(verify_resume, verify)).verdict == "diverged"
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+async def test_the_counter_goes_on_with_new_weights(run: Runner, log: Path, truncated: bool) -> None:
+    verify = given(log).model_copy(update={"failed_loss": 1.2})
+    if truncated:
+        log.write_text("")
+    append(log, numbers(121, 126, 9.5))
+    if truncated:  # only the last loss before the fault is known
+        assert "look wrong" in await run.fails(verify_resume, verify, NOT_YET)
+        append(log, numbers(127, 127, 9.4))
+    result = await run(verify_resume, verify)
+    assert result.verdict == "diverged"
+    assert "before the fault" in result.summary

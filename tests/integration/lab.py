@@ -33,8 +33,10 @@ CONFIG = """
 cluster = "{cluster}"
 scheduler = "slurm-cli"
 state_dir = "{state}"
+"""
 
-[policies.test]
+POLICY = """
+[policies.{name}]
 settle = "1s"
 hang_floor = "{hang_floor}s"
 hang_factor = 3.0
@@ -42,7 +44,15 @@ approval_deadline = "10m"
 confirm_window = "30s"
 verify_window = "3m"
 poll = "{poll}s"
+{more}
 """
+
+POLICIES = {
+    "test": "",
+    "pointer": 'steer = "pointer"',
+    "aside": 'steer = "move_aside"',
+    "strict": 'on_from_scratch = "hold"',
+}
 
 JOB = """#!/bin/bash
 #SBATCH --job-name=train
@@ -133,7 +143,11 @@ class Lab:
         self.root, self.slurm, self.name = root, slurm, name
         self.server = DevServer(root / "temporal.db")
         config = root / "relight.toml"
-        config.write_text(CONFIG.format(cluster=name, state=root / "state", hang_floor=hang_floor, poll=poll))
+        policies = [
+            POLICY.format(name=policy, more=more, hang_floor=hang_floor, poll=poll)
+            for policy, more in POLICIES.items()
+        ]
+        config.write_text(CONFIG.format(cluster=name, state=root / "state") + "".join(policies))
         self._config = config
         self._client: Client | None = None
         self._jobs = 0
@@ -185,6 +199,7 @@ class Lab:
     def train(
         self, options: str = "", *, nodes: int = 2, steps: int = 100000, step_time: float = 0.1,
         sbatch: tuple[str, ...] = (), mode: str | None = "observe", wait_step: int = 5, wrap: str = "",
+        policy: str = "test",
     ) -> Training:  # fmt: skip
         """Submits a training job, watches it, and waits until it makes progress (mode None: not watched).
 
@@ -208,7 +223,7 @@ class Lab:
         training = Training(self, str(job), directory)
         if mode is not None:
             self.cli(
-                "watch", training.job_id, "--policy", "test", "--mode", mode,
+                "watch", training.job_id, "--policy", policy, "--mode", mode,
                 "--checkpoints", str(directory / "checkpoints"),
             )  # fmt: skip
         self.until(f"step {wait_step}", lambda: training.last_step() >= wait_step, 60)
@@ -242,20 +257,24 @@ class Lab:
         found = [w async for w in client.list_workflows(query)]
         return [w.id for w in sorted(found, key=lambda w: w.start_time)]
 
-    async def recovery(self, training: Training, timeout: float = 60) -> WorkflowHandle[Any, RecoveryOutcome]:
-        """The first recovery of a job, once there is one."""
+    async def recovery(
+        self, training: Training, timeout: float = 60, number: int = 0
+    ) -> WorkflowHandle[Any, RecoveryOutcome]:
+        """A recovery of a job (the first), once there is one."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             found = await self.recoveries(training)
-            if found:
+            if len(found) > number:
                 client = await self.client()
-                return client.get_workflow_handle(found[0], result_type=RecoveryOutcome)
+                return client.get_workflow_handle(found[number], result_type=RecoveryOutcome)
             await asyncio.sleep(0.2)
         raise AssertionError(f"no recovery of job {training.job_id} within {timeout} s")
 
-    async def recovery_in(self, training: Training, *states: str, timeout: float = 60) -> RecoveryStatus:
-        """The status of the job's first recovery, once it is in one of these states."""
-        handle = await self.recovery(training, timeout)
+    async def recovery_in(
+        self, training: Training, *states: str, timeout: float = 60, number: int = 0
+    ) -> RecoveryStatus:
+        """The status of a recovery of the job (the first), once it is in one of these states."""
+        handle = await self.recovery(training, timeout, number)
         end = time.monotonic() + timeout
         status = None
         while time.monotonic() < end:
@@ -268,9 +287,9 @@ class Lab:
             await asyncio.sleep(0.1)
         raise AssertionError(f"recovery not in {states} within {timeout} s but {status}")
 
-    async def outcome(self, training: Training, timeout: float = 120) -> RecoveryOutcome:
-        """How the job's first recovery ended."""
-        handle = await self.recovery(training, timeout)
+    async def outcome(self, training: Training, timeout: float = 120, number: int = 0) -> RecoveryOutcome:
+        """How a recovery of the job (the first) ended."""
+        handle = await self.recovery(training, timeout, number)
         return await asyncio.wait_for(handle.result(), timeout)
 
     # ---- waiting ---------------------------------------------------------------

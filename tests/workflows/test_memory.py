@@ -31,6 +31,7 @@ from relight.contracts.messages import (
     Note,
     RecoveryNews,
 )
+from relight.contracts.outcome import CheckpointRef
 from relight.contracts.steps import PollResult
 from tests.workflows import samples
 from workflows import memory as m
@@ -377,3 +378,20 @@ def test_a_hang_that_goes_on_is_asked_about_again_unless_a_person_said_no(
     progress = Progress(step=step, at=NOW)
     memory.hear_anomaly(samples.anomaly("again", symptom=Symptom.HANG, progress=progress), NOW)
     assert [a.anomaly_id for a in memory.state.inbox] == (["again"] if asks else [])
+
+
+def test_the_next_recovery_goes_behind_a_divergence_until_training_resumed() -> None:
+    memory = opened()
+    bad = CheckpointRef(name="iter_0000100", step=100)
+    first = outcome(Outcome.FAILED_AGAIN, new_attempt=samples.attempt(1), diverged_from=bad)
+    memory.hear_anomaly(samples.anomaly("nan", 1, cause="numerical", symptom="degraded"), NOW)
+    memory.hear_recovery_ended(first, NOW)
+    assert memory.state.diverged_from == bad
+    assert memory.settled(NOW + memory.job.policy.settle), "what the recovery found opens the next one"
+    memory.open("r2", memory.diagnose()[0], NOW)
+    again = outcome(Outcome.FAILED_AGAIN, recovery_id="r2", new_attempt=samples.attempt(2))
+    memory.hear_recovery_ended(again, NOW)
+    assert memory.state.diverged_from == bad
+    memory.open("r3", samples.diagnosis(), NOW)
+    memory.hear_recovery_ended(outcome(Outcome.RESUMED, recovery_id="r3"), NOW)
+    assert memory.state.diverged_from is None

@@ -3,9 +3,12 @@
 import asyncio
 from datetime import timedelta
 
-from relight.contracts import Cause, Mode, Outcome, RecoveryOutcome, Source
-from relight.contracts.outcome import Timeline
+import pytest
+
+from relight.contracts import Cause, Mode, Outcome, RecoveryOutcome, Source, TrainingJob
+from relight.contracts.outcome import CheckpointRef, Timeline
 from relight.contracts.plan import Action
+from relight.contracts.policy import Steer, Then
 from relight.contracts.steps import (
     ATTEMPT_CHANGED,
     NO_CHECKPOINT,
@@ -21,7 +24,7 @@ from relight.contracts.steps import (
 )
 from tests.workflows import samples
 from tests.workflows.conftest import Lab
-from tests.workflows.world import error, not_yet
+from tests.workflows.world import CHECKPOINT, error, not_yet
 
 ALL_BAD = LocateResult(
     name=None,
@@ -53,6 +56,8 @@ async def test_a_crash_in_act_mode_is_resumed(lab: Lab) -> None:
         lost_from_step=120,
         resumed_at_step=100,
         root_key="train.py:12",
+        steps_replayed=20,
+        verdict="resumed",
     )
     assert outcome.times.confirmed is not None
     assert lab.world.called() == [
@@ -307,3 +312,142 @@ async def test_late_evidence_moves_the_plan_to_another_node(lab: Lab) -> None:
     outcome = await recovery.result()
     assert (outcome.outcome, outcome.approved_by) == (Outcome.RESUMED, "bob")
     assert outcome.excluded_nodes == ("n3",)
+
+
+STALE = LocateResult(
+    name="iter_0000100", step=100, layout="megatron", own="iter_0000110", own_problem="corrupt: cut off"
+)
+DIVERGED = VerifyResult(verdict="diverged", first_step=101, passed_step=104, summary="the loss is no number")
+
+
+def policy(**fields: object) -> TrainingJob:
+    return samples.job(policy=samples.QUICK.model_copy(update=fields))
+
+
+async def test_the_job_is_led_to_the_checkpoint(lab: Lab) -> None:
+    lab.world.will("locate_checkpoint", STALE)
+    recovery = await lab.recover(job=policy(steer=Steer.POINTER))
+    outcome = await recovery.result()
+    assert outcome.outcome is Outcome.RESUMED
+    assert lab.world.mutations == ["drain_job", "steer_checkpoint", "resubmit"]
+    await lab.save("steered", recovery)
+    (steer,) = lab.world.inputs("steer_checkpoint")
+    assert (steer.checkpoint.name, steer.attempt, steer.tries) == ("iter_0000100", samples.attempt(1), 0)
+
+
+async def test_left_to_the_job_a_wrong_choice_needs_a_person(lab: Lab) -> None:
+    lab.world.will("locate_checkpoint", STALE)
+    recovery = await lab.recover()
+    shown = await lab.plan(recovery)
+    assert shown.plan is not None
+    assert "would load iter_0000110" in " ".join(shown.plan.needs_approval_because)
+    assert lab.world.mutations == []
+    await recovery.signal("approve")
+    assert (await recovery.result()).outcome is Outcome.RESUMED
+    assert "steer_checkpoint" not in lab.world.called()
+
+
+async def test_a_checkpoint_that_breaks_after_the_plan_is_steered_around(lab: Lab) -> None:
+    whole = LocateResult(name="iter_0000110", step=110, layout="megatron")
+    lab.world.will("locate_checkpoint", whole, STALE)
+    outcome = await (await lab.recover(job=policy(steer=Steer.MOVE_ASIDE))).result()
+    assert outcome.outcome is Outcome.RESUMED
+    assert lab.world.mutations == ["drain_job", "steer_checkpoint", "resubmit"]
+
+
+async def test_and_in_observe_mode_only_after_a_person_saw_that(lab: Lab) -> None:
+    lab.world.will("locate_checkpoint", STALE.model_copy(update={"own": None, "own_problem": ""}), STALE)
+    job = policy(steer=Steer.POINTER).model_copy(update={"mode": Mode.OBSERVE})
+    recovery = await lab.recover(job=job)
+    before = await lab.plan(recovery)
+    await recovery.signal("approve")
+    after = await lab.until(
+        lambda: lab.plan(recovery), lambda status: status.plan_digest != before.plan_digest
+    )
+    assert lab.world.mutations == ["drain_job"]
+    assert [s.name for s in after.plan.steps if s.mutates] == ["drain_job", "steer_checkpoint", "resubmit"]
+    await recovery.signal("approve")
+    assert (await recovery.result()).outcome is Outcome.RESUMED
+
+
+async def test_steering_is_tried_again_and_then_leaves_the_job_held(lab: Lab) -> None:
+    lab.world.will("locate_checkpoint", STALE)
+    lab.world.will("steer_checkpoint", error("CheckpointsUnreadable", final=False), error(REFUSED, "a link"))
+    outcome = await (await lab.recover(job=policy(steer=Steer.POINTER))).result()
+    assert outcome.outcome is Outcome.HELD
+    assert "a link" in outcome.reason
+    assert [given.tries for given in lab.world.inputs("steer_checkpoint")] == [0, 1]
+    assert lab.world.mutations == ["drain_job", "steer_checkpoint", "steer_checkpoint", "hold_job"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "field", "usual"),
+    [
+        ("from_scratch", "on_from_scratch", Outcome.FAILED_AGAIN),
+        ("older_checkpoint", "on_older_checkpoint", Outcome.RESUMED),
+        ("diverged", "on_divergence", Outcome.FAILED_AGAIN),
+        ("too_slow", "on_unproductive", Outcome.FAILED_AGAIN),
+    ],
+)
+async def test_every_verdict_has_a_policy(lab: Lab, verdict: str, field: str, usual: Outcome) -> None:
+    lab.world.will("verify_resume", VerifyResult(verdict=verdict, first_step=90, passed_step=121))
+    ends = {
+        Then.ACCEPT: (Outcome.RESUMED, ["drain_job", "resubmit"]),
+        Then.REPORT: (Outcome.FAILED_AGAIN, ["drain_job", "resubmit"]),
+        Then.HOLD: (Outcome.HELD, ["drain_job", "resubmit", "drain_job", "hold_job"]),
+    }
+    for then, (how, mutations) in ends.items():
+        with samples.another_job():
+            lab.world.calls.clear()
+            outcome = await (await lab.recover(job=policy(**{field: then}))).result()
+            assert (outcome.outcome, outcome.verdict, lab.world.mutations) == (how, verdict, mutations), then
+            if then is Then.HOLD:
+                assert lab.world.inputs("drain_job")[1].attempt == samples.attempt(1)
+                assert lab.world.inputs("hold_job")[0].attempt == samples.attempt(2)
+                assert verdict in outcome.reason
+    with samples.another_job():
+        assert (await (await lab.recover()).result()).outcome is usual
+
+
+async def test_a_divergence_is_told_and_the_next_recovery_looks_behind_it(lab: Lab) -> None:
+    monitor = await lab.watch()
+    lab.world.will("verify_resume", DIVERGED, VerifyResult(verdict="resumed", first_step=81, passed_step=121))
+    earlier = LocateResult(name="iter_0000080", step=80)
+    lab.world.will("locate_checkpoint", CHECKPOINT, CHECKPOINT, earlier)
+    await monitor.signal("report_anomaly", samples.anomaly())
+    second = await lab.until(
+        lambda: asyncio.sleep(0, lab.world.inputs("locate_checkpoint")), lambda looks: len(looks) >= 4
+    )
+    assert [look.diverged_from for look in second[:2]] == [None, None]
+    assert {look.diverged_from for look in second[2:]} == {CheckpointRef(name="iter_0000100", step=100)}
+    status = await lab.until_status(
+        monitor, lambda status: status.recoveries == 2 and not status.open_recoveries
+    )
+    assert status.end is None
+    confirmed = lab.world.inputs("confirm_fault")[1]
+    assert (confirmed.diagnosis.cause, confirmed.diagnosis.symptom) == (Cause.NUMERICAL, "degraded")
+    assert lab.world.inputs("verify_resume")[1].failed_at == 120
+    await lab.save("diverged", monitor, lab.recovery())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "interval", "verified", "hours"),
+    [
+        (8, 36.0, None, 8 * 8 / 60),
+        (None, 36.0, None, None),
+        (8, None, VerifyResult(verdict="from_scratch", first_step=1, passed_step=2), None),
+    ],
+)
+async def test_what_it_cost(
+    lab: Lab, gpus: int | None, interval: float | None, verified: VerifyResult | None, hours: float | None
+) -> None:
+    info = samples.info(gpus=gpus)
+    lab.world.will("confirm_fault", ConfirmResult(verdict="confirmed", summary="FAILED", job_info=info))
+    if verified is not None:
+        lab.world.will("verify_resume", verified)
+    what = samples.diagnosis()
+    assert what.progress is not None
+    every = timedelta(seconds=interval) if interval else None
+    what = what.model_copy(update={"progress": what.progress.model_copy(update={"interval": every})})
+    outcome = await (await lab.recover(diagnosis=what)).result()
+    assert outcome.gpu_hours_lost == (pytest.approx(hours) if hours is not None else None)

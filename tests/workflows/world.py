@@ -28,12 +28,14 @@ from relight.contracts.steps import (
     ResubmitInput,
     ResubmitResult,
     RunningResult,
+    SteerInput,
+    SteerResult,
     VerifyInput,
     VerifyResult,
 )
 from tests.workflows import samples
 
-MUTATING = ("drain_job", "resubmit", "hold_job")
+MUTATING = ("drain_job", "steer_checkpoint", "resubmit", "hold_job")
 
 
 def error(kind: str, text: str = "", *, final: bool = True) -> ApplicationError:
@@ -88,8 +90,8 @@ class World:
 
 
 _RUNBOOK = (
-    "confirm_fault", "isolate_nodes", "drain_job", "wait_nodes_free", "locate_checkpoint", "resubmit",
-    "verify_running", "verify_resume", "hold_job",
+    "confirm_fault", "isolate_nodes", "drain_job", "wait_nodes_free", "locate_checkpoint",
+    "steer_checkpoint", "resubmit", "verify_running", "verify_resume", "hold_job",
 )  # fmt: skip
 
 CHECKPOINT = LocateResult(name="iter_0000100", step=100, layout="marker", summary="iter_0000100 is complete")
@@ -129,6 +131,11 @@ def activities(world: World) -> list[Callable[..., Any]]:
         return await world.answer("locate_checkpoint", given, lambda: CHECKPOINT)
 
     @activity.defn
+    async def steer_checkpoint(given: SteerInput) -> SteerResult:
+        result = SteerResult(changed=("latest: 120 -> 100",), summary="latest now says 100")
+        return await world.answer("steer_checkpoint", given, lambda: result)
+
+    @activity.defn
     async def resubmit(given: ResubmitInput) -> ResubmitResult:
         return await world.answer("resubmit", given, lambda: ResubmitResult(attempt=given.attempt))
 
@@ -161,6 +168,6 @@ def activities(world: World) -> list[Callable[..., Any]]:
         return await world.answer("snapshot_job", given, lambda: "saved")
 
     return [
-        confirm_fault, isolate_nodes, drain_job, wait_nodes_free, locate_checkpoint, resubmit, verify_running,
-        verify_resume, hold_job, look_at_job, snapshot_job,
+        confirm_fault, isolate_nodes, drain_job, wait_nodes_free, locate_checkpoint, steer_checkpoint,
+        resubmit, verify_running, verify_resume, hold_job, look_at_job, snapshot_job,
     ]  # fmt: skip

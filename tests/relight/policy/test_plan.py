@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, Symptom
+from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, Policy, Symptom
 from relight.contracts.messages import PastFailure
+from relight.contracts.outcome import CheckpointRef
+from relight.contracts.policy import Steer, Then
 from relight.contracts.steps import ConfirmResult, LocateResult, RejectedCheckpoint
 from relight.policy.plan import make_plan, names, nodes_to_exclude
-from tests.workflows.samples import diagnosis, job
+from tests.workflows.samples import QUICK, diagnosis, job
 
 CONFIRMED = ConfirmResult(verdict="confirmed", summary="FAILED")
 UNSURE = ConfirmResult(verdict="inconclusive", summary="nobody answers")
@@ -16,6 +18,11 @@ LOST = ConfirmResult(verdict="confirmed", summary="n2 is down", nodes_lost=("n2"
 NEWEST = LocateResult(name="iter_0000100", step=100, summary="complete")
 BAD = RejectedCheckpoint(name="iter_0000110", state="partial", reason="no marker")
 ALL_BAD = LocateResult(name=None, rejected=(BAD,), summary="none is complete")
+STALE = LocateResult(
+    name="iter_0000100", step=100, layout="megatron", own="iter_0000110", own_problem="corrupt: cut off"
+)
+OLDER = STALE.model_copy(update={"own": "iter_0000090", "own_problem": ""})
+LOCKED = STALE.model_copy(update={"cannot_steer": "no right to write"})
 NONE_AT_ALL = LocateResult(name=None, empty=True, summary="no checkpoint yet")
 
 RESTART = (
@@ -31,7 +38,8 @@ def plan(
     ledger: tuple[PastFailure, ...] = (),
     **more: Any,
 ) -> Plan:
-    return make_plan(job(mode), what or diagnosis(), confirmation, ledger, mode, checkpoint, **more)
+    policy = QUICK.model_copy(update={k: more.pop(k) for k in list(more) if k in Policy.model_fields})
+    return make_plan(job(mode, policy), what or diagnosis(), confirmation, ledger, mode, checkpoint, **more)
 
 
 def steps(made: Plan) -> tuple[str, ...]:
@@ -110,7 +118,10 @@ def test_people_see_what_a_restart_costs() -> None:
 
 def test_only_what_changes_something_is_marked_so() -> None:
     everything = plan(diagnosis(nodes=("n3",))).steps + plan(checkpoint=ALL_BAD).steps
-    assert {step.name for step in everything if step.mutates} == {"drain_job", "resubmit", "hold_job"}
+    everything += plan(checkpoint=STALE, steer=Steer.POINTER, on_divergence=Then.HOLD).steps
+    assert {step.name for step in everything if step.mutates} == {
+        "drain_job", "steer_checkpoint", "resubmit", "hold_job", "stop_attempt",
+    }  # fmt: skip
 
 
 def test_the_digest_names_the_plan() -> None:
@@ -144,3 +155,47 @@ def test_suspicion_on_most_nodes_names_no_culprit(
 def test_long_lists_of_nodes_are_cut() -> None:
     assert names(("n1", "n2")) == "n1, n2"
     assert names(tuple(f"n{i}" for i in range(20))) == "n0, n1, n2, n3, n4, n5, n6, n7 and 12 more"
+
+
+@pytest.mark.parametrize(
+    ("way", "checkpoint", "says", "asks"),
+    [
+        (Steer.LEAVE, NEWEST, "", ""),
+        (Steer.POINTER, NEWEST, "", ""),
+        (Steer.MOVE_ASIDE, NONE_AT_ALL, "", ""),
+        (Steer.LEAVE, STALE, "", "would load iter_0000110, which cannot be used (corrupt: cut off)"),
+        (Steer.LEAVE, OLDER, "", ""),
+        (Steer.POINTER, STALE, "let latest_checkpointed_iteration.txt name", ""),
+        (Steer.POINTER, OLDER, "now iter_0000100), and not iter_0000090", ""),
+        (Steer.MOVE_ASIDE, STALE, "nothing is deleted", ""),
+        (Steer.POINTER, LOCKED, "", "no right to write"),
+        (Steer.MOVE_ASIDE, LOCKED, "", "no right to write"),
+    ],
+)
+def test_how_the_job_is_led_to_the_checkpoint(
+    way: Steer, checkpoint: LocateResult, says: str, asks: str
+) -> None:
+    made = plan(checkpoint=checkpoint, steer=way)
+    assert made.action is Action.RESTART
+    names_of = steps(made)
+    assert ("steer_checkpoint" in names_of) is bool(says)
+    if says:
+        at = names_of.index("steer_checkpoint")
+        assert (names_of[at - 1], names_of[at + 1]) == ("locate_checkpoint", "resubmit")
+        assert says in made.steps[at].does
+    assert len(made.needs_approval_because) == bool(asks)
+    assert asks in " ".join(made.needs_approval_because)
+
+
+def test_a_policy_that_ends_the_new_attempt_is_shown() -> None:
+    made = plan(on_from_scratch=Then.HOLD, on_divergence=Then.HOLD)
+    assert steps(made) == (*RESTART, "stop_attempt")
+    assert made.steps[-1].does.endswith("if it starts from scratch or it diverges")
+
+
+def test_behind_a_divergence_the_previous_checkpoint_is_taken() -> None:
+    wrong = diagnosis(symptom=Symptom.DEGRADED, cause=Cause.NUMERICAL)
+    assert plan(wrong).action is Action.NONE  # somebody else's finding: training goes on
+    made = plan(wrong, diverged_from=CheckpointRef(name="iter_0000110", step=110))
+    assert (made.action, made.checkpoint) == (Action.RESTART_PREVIOUS_CHECKPOINT, "iter_0000100")
+    assert made.needs_approval_because == ()

@@ -281,6 +281,7 @@ async def test_what_a_job_was_submitted_with_is_kept(site: SlurmSite, tmp_path: 
     )
     again = await site.scheduler.submit(template)
     await site.until_running(job_id)
+    assert (await site.scheduler.job(job_id)).gpus == 8
     shape = ("NumNodes", "NumTasks", "TresPerNode", "CPUs/Task", "TimeLimit", "ExcNodeList", "OverSubscribe")
     first, second = site.cluster.job(job_id), site.cluster.job(again)
     assert {key: second[key].split("-")[0] for key in shape} == {

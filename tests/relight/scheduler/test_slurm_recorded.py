@@ -47,9 +47,27 @@ def test_a_listing_gives_jobs_in_every_state() -> None:
     )
     assert running.comment == '{"relight": {"policy": "default"}}'
     assert running.std_out.endswith("/out-train-1.txt")
+    assert (running.gpus, failed.gpus, held.gpus) == (16, None, None)
     assert (failed.state, failed.exit_code, failed.reason) == (JobState.FAILED, 3, "NonZeroExitCode")
     assert (held.state, held.held, held.excluded_nodes) == (JobState.PENDING, True, ("node01",))
     assert held.name == "waits with | and JobState=COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("allocated", "per_node", "nodes", "gpus"),
+    [
+        ("cpu=4,node=2,billing=4,gres/gpu=16", "gres:gpu:8", 2, 16),
+        ("cpu=4,gres/gpu=8,gres/gpu:a100=8", "N/A", 2, 8),
+        ("cpu=4,node=2", "gres:gpu:8", 2, 16),  # GPUs are not accounted
+        ("cpu=4,node=2", "gres/gpu:a100:4", 3, 12),
+        ("", "gres:gpu:a100:2,gres:gpu:v100:1,gres:nic:3", 2, 6),
+        ("", "gres:gpu", 2, None),
+        ("cpu=4,node=2", "N/A", 2, None),
+        ("", "gres:gpu:8", 0, None),
+    ],
+)
+def test_gpus_of_a_job(allocated: str, per_node: str, nodes: int, gpus: int | None) -> None:
+    assert slurm_text._gpus(allocated, per_node, nodes) == gpus
 
 
 @given(st.data())
