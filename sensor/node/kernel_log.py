@@ -28,7 +28,11 @@ FILE_EVERY = 0.2
 _RECORD = 16 * 1024
 """The kernel refuses to read a record into less than it needs (8 KiB at most)."""
 _FACILITY_USER = 1
+_APART, _DRIFT = 60.0, 1e-3
+"""How many seconds, and what part of the uptime, the kernel's stamps may be apart from our clock."""
 _HEAD = re.compile(rb"(?P<level>\d+),(?P<seq>\d+),(?P<us>\d+),[^;]*;(?P<text>[^\n]*)")
+_PADDED_DAY = re.compile(rb"^([A-Z][a-z][a-z])  (\d )")
+"""syslog pads the day of the month (`Dec  2`), which the reader of time stamps does not expect."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class Kmsg:
         self._ahead: float | None = None
         self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         os.lseek(self._fd, 0, os.SEEK_END)  # what is there already is history
+        self._opened = time.monotonic()
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
@@ -132,14 +137,17 @@ class Kmsg:
         m = _HEAD.match(record)
         if m is None:
             return None
-        number = int(m["seq"])
+        number, printed = int(m["seq"]), int(m["us"]) / 1e6
+        first = self._last < 0
         if 0 <= self._last < number - 1:
             self.lost += number - 1 - self._last
         self._last = number
+        if first and printed < self._opened - max(_APART, self._opened * _DRIFT):
+            return None  # the last message from before; its newline had not come yet, so it passes for new
         if not self._programs and int(m["level"]) >> 3 >= _FACILITY_USER:
             return None
         text = m["text"][:LONGEST_LINE]
-        return Line(text, self._time(int(m["us"]) / 1e6), f"kmsg:{self._boot}:{number}")
+        return Line(text, self._time(printed), f"kmsg:{self._boot}:{number}")
 
     def _time(self, printed: float) -> datetime:
         """The kernel stamps with a clock of its own, which starts and drifts as it likes.
@@ -194,5 +202,6 @@ class LogFile:
             now = datetime.now(UTC)
             for text in whole:
                 where = f"{chunk.path}:{chunk.file_id}:{offset}"
-                self._waiting.append(Line(text[:LONGEST_LINE], now, where, stamped=True))
+                line = _PADDED_DAY.sub(rb"\1 \2", text[:LONGEST_LINE])
+                self._waiting.append(Line(line, now, where, stamped=True))
                 offset += len(text) + 1
