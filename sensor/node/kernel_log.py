@@ -70,7 +70,7 @@ def open_kernel_log(path: Path) -> KernelLog:
     """The source behind a path: `/dev/kmsg` and the like (a character device), or a file.
 
     Raises:
-        OSError: the device cannot be opened. A file need not be there yet.
+        OSError: it cannot be opened. A file need not be there yet.
     """
     return Kmsg(path) if path.is_char_device() else LogFile(path)
 
@@ -168,6 +168,7 @@ class LogFile:
         self._follower = Follower([str(path)], fresh=True)
         self._rest: dict[str, bytes] = {}
         self._waiting: list[Line] = []
+        self._read()  # now is when it is opened, not when it is first looked at
 
     def look(self, timeout: float) -> list[Line]:
         """See `KernelLog`."""

@@ -99,6 +99,7 @@ class NodeWatch:
         """
         self.spool.open()
         self._kernel.start()
+        self._kernel.begun.wait(KERNEL_RETRY)
         if self._gpus is not None:
             self._gpus.start()
         _give_back_memory()
@@ -204,6 +205,8 @@ class _KernelThread(threading.Thread):
         self._metrics = metrics
         self._stopped = threading.Event()
         self._trouble = ""
+        self.begun = threading.Event()
+        """The log has been opened, or could not be: what comes from here on is new."""
 
     def run(self) -> None:
         """Until `stop`."""
@@ -213,6 +216,7 @@ class _KernelThread(threading.Thread):
             except OSError as e:
                 self._fail(e)
                 continue
+            self.begun.set()
             try:
                 self._read(source)
             except OSError as e:
@@ -240,6 +244,7 @@ class _KernelThread(threading.Thread):
                 self._intake.take(fact)
 
     def _fail(self, error: OSError) -> None:
+        self.begun.set()
         self._metrics.kernel_readable.set(0)
         if str(error) != self._trouble:
             self._trouble = str(error)

@@ -184,7 +184,7 @@ def test_a_file_need_not_be_there_yet(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "kern.log").mkdir()
     with pytest.raises(OSError, match="not a regular file"):
-        LogFile(tmp_path / "kern.log").look(0)
+        LogFile(tmp_path / "kern.log")
 
 
 def test_a_megabyte_in_one_line_is_cut(tmp_path: Path) -> None:
