@@ -50,7 +50,7 @@ def exec_node_sensor(settings: Settings, config_file: Path | None, flags: Mappin
         environment[CONFIG_VARIABLE] = str(config_file.absolute())
     # `-m` looks for modules in the working directory first. That is wanted only where it was done already.
     safe = [] if sys.path[0] in {"", str(Path.cwd())} else ["-P"]
-    command = [sys.executable, *safe, "-m", "sensor.node.watch", options.model_dump_json()]
+    command = [sys.executable, *safe, "-m", "sensor.node", options.model_dump_json()]
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, environment)  # noqa: S606

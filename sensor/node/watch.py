@@ -9,7 +9,6 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -37,6 +36,8 @@ LOOP = 1.0
 LOOK = 2.0
 """Seconds that one look at the kernel log waits at most."""
 KERNEL_RETRY = 5.0
+STORM = 500
+"""Lines of one look that are many."""
 FIRST_RESTART = 1.0
 LONGEST_RESTART = 60.0
 
@@ -234,11 +235,17 @@ class _KernelThread(threading.Thread):
         self.join(0.2)
 
     def _read(self, source: KernelLog) -> None:
+        stormy = False
         while not self._stopped.is_set():
             lines = source.look(LOOK)
             self._metrics.kernel_readable.set(1)
             self._trouble = ""
             self._metrics.kernel_lines.inc(len(lines))
+            if len(lines) >= STORM:
+                stormy = True
+            elif stormy and not lines:
+                stormy = False
+                _give_back_memory()
             self._metrics.kernel_overruns.set(source.overruns)
             for fact in self._reader.read(lines, datetime.now(UTC)):
                 self._intake.take(fact)
@@ -290,23 +297,8 @@ def _serve(metrics: NodeMetrics, address: str) -> Callable[[], None]:
 
 
 def _give_back_memory() -> None:
-    """Compiling the patterns took twice the memory that keeping them takes."""
+    """Compiling the patterns, and a storm of lines, take memory that is not needed any more."""
     gc.collect()
-    gc.freeze()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
     if trim is not None:
         trim(0)
-
-
-def main() -> int:
-    """Entry point: `python -m sensor.node.watch OPTIONS`, the options as JSON."""
-    options = NodeOptions.model_validate_json(sys.argv[1])
-    safe = ["-P"] if sys.flags.safe_path else []
-    return run(options, [sys.executable, *safe, "-m", "sensor.node.tell", options.node, str(options.state)])
-
-
-if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # a thread that is stuck in the driver would keep an ordinary exit waiting

@@ -159,7 +159,7 @@ def test_nvml_a_second_sensor_of_the_node_is_refused(
         "kernel_log": str(tmp_path / "kern.log"),
     }
     second = subprocess.run(
-        [sys.executable, "-m", "sensor.node.watch", json.dumps(options)],
+        [sys.executable, "-m", "sensor.node", json.dumps(options)],
         capture_output=True,
         text=True,
         timeout=30,
