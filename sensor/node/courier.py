@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ import structlog
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from relight.contracts import TrainingJob
+from relight.contracts import JobInfo, TrainingJob
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable
 from sensor.messages import anomaly_message
@@ -102,7 +102,7 @@ class Courier:
     async def _address(self, facts: list[Fact], now: datetime) -> None:
         if not self._cluster:
             self._cluster = (await self._scheduler.version()).cluster
-        jobs = await self._scheduler.jobs_on(self._node)
+        jobs = await self._jobs(facts)
         watched: dict[str, TrainingJob] = {}
         if jobs:
             client = await self._temporal()
@@ -118,6 +118,14 @@ class Courier:
             for monitor, attempt in monitors.items():
                 message = anomaly_message(anomaly(fact, attempt, now))
                 self._store.save(monitor, watched[monitor], "{}", messages=[message])
+
+    async def _jobs(self, facts: list[Fact]) -> Sequence[JobInfo]:
+        """The jobs that ran on this node: by their ids where these are known, which spares the scheduler."""
+        if any(fact.jobs_here is None for fact in facts):
+            return await self._scheduler.jobs_on(self._node)
+        ids = dict.fromkeys(job_id for f in facts for job_id in (*(f.jobs_here or ()), f.job_id) if job_id)
+        found = await self._scheduler.jobs(tuple(ids)) if ids else {}
+        return [info for info in found.values() if self._node in info.nodes or not info.nodes]
 
     async def _try(self) -> float:
         """Delivers. Returns how many seconds to wait after it."""

@@ -27,6 +27,8 @@ class Fact(BaseModel):
     """How often it was seen since it was told last."""
     job_id: str | None = None
     """The only job that it is about, where that is known."""
+    jobs_here: tuple[str, ...] | None = None
+    """The jobs that had processes on this node then, by their control groups; None: these do not tell."""
 
     @property
     def kind(self) -> tuple[str, ...]:

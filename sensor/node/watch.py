@@ -27,6 +27,7 @@ from sensor.node.gpus import GpuWatch, NvmlState
 from sensor.node.intake import Intake
 from sensor.node.kernel import KernelReader, kernel_catalogue
 from sensor.node.kernel_log import KernelLog, open_kernel_log
+from sensor.node.local_jobs import LocalJobs
 from sensor.node.metrics import NodeMetrics
 
 log = structlog.get_logger("sensor.node")
@@ -72,6 +73,7 @@ class NodeWatch:
         self._options = options
         self._intake = Intake(self.metrics)
         self._courier = Courier(courier, self.metrics)
+        self._jobs = LocalJobs()
         self._unwritten: deque[Fact] = deque(maxlen=MOST_FACTS)
         self._write_failed = False
         self._nvml_told: NvmlState | None = None
@@ -116,8 +118,9 @@ class NodeWatch:
 
     def _round(self) -> None:
         fact = self._intake.next(LOOP)
+        here = self._jobs.look(time.monotonic())
         while fact is not None:
-            self._unwritten.append(fact)
+            self._unwritten.append(fact.model_copy(update={"jobs_here": here}))
             fact = self._intake.next(0.0) if len(self._unwritten) < MOST_FACTS else None
         self._write()
         waiting = len(self.spool)

@@ -181,3 +181,20 @@ async def test_many_facts_are_one_question_to_the_scheduler(site: Site) -> None:
     await site.courier(info.nodes[0]).deliver()
     assert asked == 1
     assert len(await told(monitor)) == 100
+
+
+async def test_where_the_jobs_are_known_only_these_are_asked_about(site: Site) -> None:
+    info, monitor = await site.job()
+    elsewhere, other = await site.job()
+
+    async def costly(node: str) -> list[JobInfo]:
+        raise AssertionError("the list of all jobs was asked for")
+
+    real: Callable[[str], Awaitable[Any]] = site.scheduler.jobs_on
+    site.scheduler.jobs_on = costly  # type: ignore[method-assign]
+    site.spool.put(now_fact(jobs_here=(info.job_id, elsewhere.job_id)))
+    site.spool.put(now_fact("kernel.xid-48", jobs_here=()))
+    await site.courier(info.nodes[0]).deliver()
+    site.scheduler.jobs_on = real  # type: ignore[method-assign]
+    assert len(await told(monitor)) == 2
+    assert await told(other) == []  # it has no process here, whatever was said

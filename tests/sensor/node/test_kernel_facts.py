@@ -223,3 +223,32 @@ def test_context_travels_with_a_fault_or_not_at_all(catalogue: Catalogue) -> Non
     clock.now += 3600
     intake.take(root)
     assert [f.finding.signature for f in told(intake)] == ["kernel.xid-79"]  # that context is too old
+
+
+@pytest.mark.parametrize(
+    ("lost", "back", "other"),
+    [
+        ("nfs: server s1 not responding, still trying", "nfs: server s1 OK", "nfs: server s2 OK"),
+        ("mlx5_core 0000:5e:00.0 ib0: Link down", "mlx5_core 0000:5e:00.0 ib0: Link up", "nfs: server s1 OK"),
+    ],
+)
+def test_what_heals_is_told_only_when_it_has_not(
+    catalogue: Catalogue, lost: str, back: str, other: str
+) -> None:
+    clock = Clock()
+    intake = Intake(NodeMetrics(), clock)
+    (gone,) = read(catalogue, lost)
+    intake.take(gone)
+    clock.now += 30
+    assert told(intake) == []
+    for fact in read(catalogue, back):
+        intake.take(fact)
+    clock.now += 600
+    assert told(intake) == []
+    intake.take(gone)
+    for fact in read(catalogue, other):
+        intake.take(fact)
+    clock.now += 59
+    assert told(intake) == []
+    clock.now += 2
+    assert [f.finding.text for f in told(intake)] == [lost]
