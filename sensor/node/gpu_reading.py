@@ -58,7 +58,7 @@ def read_gpu(session: Session, gpu: Gpu, links: int | None) -> GpuReading:
         links: how many NVLinks it has; None: to be found out.
 
     Raises:
-        NvmlUnavailable: the session is over.
+        SessionOver: nothing can be asked any more.
     """
     try:
         return _read(session, gpu, links)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 import pynvml
 import structlog
@@ -20,7 +21,7 @@ from relight.diagnosis.reader import LogReader
 from sensor.node.facts import Fact
 from sensor.node.gpu_judge import GpuJudge
 from sensor.node.gpu_reading import GpuReading, read_gpu
-from sensor.node.nvml import Gpu, NvmlUnavailable, Session
+from sensor.node.nvml import Gpu, NvmlUnavailable, Session, SessionOver
 
 log = structlog.get_logger("sensor.node.gpus")
 
@@ -69,9 +70,10 @@ class GpuWatch:
         expected: int = 0,
     ) -> None:
         self._stop = threading.Event()
+        library = _Library()
         self._parts = (
-            _Events(self._stop, _XidReader(catalogue, node), tell),
-            _Health(self._stop, GpuJudge(node), tell, show, every, expected),
+            _Events(self._stop, library, _XidReader(catalogue, node), tell),
+            _Health(self._stop, library, GpuJudge(node), tell, show, every, expected),
         )
 
     def start(self) -> None:
@@ -98,12 +100,48 @@ class GpuWatch:
         return next((part.why for part in self._parts if part.why), "")
 
 
+class _Library:
+    """NVML counts who has initialised it, and begins anew only when the last one has left.
+
+    So whoever finds that it must begin anew says so here, and the other one leaves too.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._inside_since = 0
+        self.round = 0
+        """Counts how often it was to begin anew."""
+
+    def enter(self) -> int:
+        """Waits until those of an earlier round have left; not for long, since one may be stuck."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside or self._inside_since == self.round, STUCK_AFTER)
+            self._inside += 1
+            self._inside_since = self.round
+            return self.round
+
+    def leave(self) -> None:
+        """One less uses it."""
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def renew(self, entered: int) -> None:
+        """It must begin anew, says one who entered in this round."""
+        with self._changed:
+            if entered == self.round:
+                self.round += 1
+
+
 class _Part(threading.Thread):
     """One thread with sessions of its own."""
 
-    def __init__(self, name: str, stop: threading.Event) -> None:
+    def __init__(self, name: str, stop: threading.Event, library: _Library) -> None:
         super().__init__(name=f"nvml-{name}", daemon=True)
         self._stopped = stop
+        self._library = library
+        self._round = 0
         self._session: Session | None = None
         self._state = NvmlState.STARTING
         self.why = ""
@@ -120,6 +158,7 @@ class _Part(threading.Thread):
 
     def run(self) -> None:
         while not self._stopped.is_set():
+            self._round = self._library.enter()
             session = self._session = Session()
             try:
                 session.open()
@@ -127,14 +166,22 @@ class _Part(threading.Thread):
                 self.watch(session)
             except NvmlUnavailable as e:
                 self._state, self.why = NvmlState.UNAVAILABLE, str(e)
-                self._stopped.wait(RETRY_EVERY)
+                if isinstance(e, SessionOver):
+                    self._library.renew(self._round)
             except Exception as e:
                 # A bug, or an answer nobody foresaw: the other thread and the kernel log go on.
                 self._state, self.why = NvmlState.UNAVAILABLE, f"{type(e).__name__}: {e}"
                 log.exception("a part of the GPU watch failed and starts anew", part=self.name)
-                self._stopped.wait(RETRY_EVERY)
-            else:
+            finally:
                 session.close()
+                self._library.leave()
+            if self._state is NvmlState.UNAVAILABLE:
+                self._stopped.wait(RETRY_EVERY)
+
+    @property
+    def goes_on(self) -> bool:
+        """The session is still the one to watch with."""
+        return not self._stopped.is_set() and self._library.round == self._round
 
     def watch(self, session: Session) -> None:
         """Watches until the session should begin anew.
@@ -148,14 +195,26 @@ class _Part(threading.Thread):
 class _Events(_Part):
     allowed = STUCK_AFTER + EVENT_WAIT
 
-    def __init__(self, stop: threading.Event, reader: "_XidReader", tell: Callable[[Fact], None]) -> None:
-        super().__init__("events", stop)
+    def __init__(
+        self,
+        stop: threading.Event,
+        library: _Library,
+        reader: "_XidReader",
+        tell: Callable[[Fact], None],
+    ) -> None:
+        super().__init__("events", stop, library)
         self._reader = reader
         self._tell = tell
 
     def watch(self, session: Session) -> None:
         events = session.watch_events(pynvml.nvmlEventTypeXidCriticalError)
-        while not self._stopped.is_set():
+        try:
+            self._wait(session, events)
+        finally:
+            session.forget_events(events)
+
+    def _wait(self, session: Session, events: Any) -> None:
+        while self.goes_on:
             event = session.wait_for_event(events, EVENT_WAIT)
             if event is None:
                 continue
@@ -170,13 +229,14 @@ class _Health(_Part):
     def __init__(
         self,
         stop: threading.Event,
+        library: _Library,
         judge: GpuJudge,
         tell: Callable[[Fact], None],
         show: Callable[[Sequence[GpuReading]], None],
         every: float,
         expected: int,
     ) -> None:
-        super().__init__("health", stop)
+        super().__init__("health", stop, library)
         self._judge = judge
         self._tell = tell
         self._show = show
@@ -188,7 +248,7 @@ class _Health(_Part):
         self._check_count(session)
         opened = time.monotonic()
         links: dict[str, int] = {}
-        while not self._stopped.is_set():
+        while self.goes_on:
             readings = [read_gpu(session, gpu, links.get(gpu.pci)) for gpu in session.gpus]
             for reading in readings:
                 if not (reading.lost or reading.reset_required):
@@ -197,7 +257,7 @@ class _Health(_Part):
             self._show(readings)
             worse = self._missing_told or any(r.lost for r in readings)
             if worse and time.monotonic() - opened > ANEW_AFTER_LOSS:
-                return
+                self._library.renew(self._round)
             self._stopped.wait(self._every)
 
     def _check_count(self, session: Session) -> None:

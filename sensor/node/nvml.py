@@ -25,6 +25,10 @@ class NvmlUnavailable(Exception):
     """There is no NVML to ask, or not any more. The message says why."""
 
 
+class SessionOver(NvmlUnavailable):
+    """NVML must be initialised anew: the driver was unloaded or replaced, or no longer tells of events."""
+
+
 class GpuLost(Exception):
     """The driver says that it has lost this GPU."""
 
@@ -54,6 +58,7 @@ class Session:
         self.driver = ""
         self.busy_since: float | None = None
         """Since when a call is under way (`time.monotonic`); None: none is."""
+        self._is_open = False
         self._unsupported: set[tuple[str, str, int]] = set()
         self._by_handle: dict[int, Gpu] = {}
 
@@ -65,6 +70,7 @@ class Session:
         """
         try:
             self._call("nvmlInit")
+            self._is_open = True
             self.driver = _text(self.ask("nvmlSystemGetDriverVersion"))
             self.count = self._call("nvmlDeviceGetCount")
         except (pynvml.NVMLError, OSError) as e:
@@ -82,6 +88,9 @@ class Session:
 
     def close(self) -> None:
         """Ends the session; a library that is gone already needs no end."""
+        if not self._is_open:
+            return
+        self._is_open = False
         try:
             self._call("nvmlShutdown")
         except pynvml.NVMLError:
@@ -96,7 +105,7 @@ class Session:
             gpu: the GPU it is about.
 
         Raises:
-            NvmlUnavailable: the session is over.
+            SessionOver: nothing can be asked any more.
             GpuLost, ResetRequired: the driver says so of this GPU.
         """
         key = (name, repr(args), gpu.index if gpu is not None else -1)
@@ -106,7 +115,7 @@ class Session:
             return self._call(name, *((gpu.handle, *args) if gpu is not None else args))
         except pynvml.NVMLError as e:
             if e.value in _GONE:
-                raise NvmlUnavailable(str(e)) from e
+                raise SessionOver(str(e)) from e
             if e.value == pynvml.NVML_ERROR_GPU_IS_LOST:
                 raise GpuLost from e
             if e.value == pynvml.NVML_ERROR_RESET_REQUIRED:
@@ -131,7 +140,7 @@ class Session:
         """The next event as (type, data, GPU); None: none came in time.
 
         Raises:
-            NvmlUnavailable: events can no longer be waited for.
+            SessionOver: events can no longer be waited for.
         """
         try:
             event = self._call("nvmlEventSetWait", events, int(timeout * 1000))
@@ -139,7 +148,7 @@ class Session:
             if e.value == pynvml.NVML_ERROR_TIMEOUT:
                 return None
             # The wait itself says "GPU lost" when the GPU that it waited on has gone.
-            raise NvmlUnavailable(f"waiting for events: {e}") from e
+            raise SessionOver(f"waiting for events: {e}") from e
         gpu = self._by_handle.get(_address(event.device)) if event.device else None
         return int(event.eventType), int(event.eventData), gpu
 
@@ -164,6 +173,13 @@ class Session:
         if not registered:
             raise NvmlUnavailable(f"no events: {why}")
         return events
+
+    def forget_events(self, events: Any) -> None:
+        """Ends an event set."""
+        try:
+            self._call("nvmlEventSetFree", events)
+        except pynvml.NVMLError:
+            return  # it went with the session
 
     def _call(self, name: str, *args: Any) -> Any:
         function = getattr(pynvml, name, None)

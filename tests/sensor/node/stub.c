@@ -1,6 +1,6 @@
 /* A stand-in for NVIDIA's library. What it says is in the text file named by NVML_STUB, read at every call:
 
-     gpus 8                      how many there are
+     gpus 8                      how many there are, as counted when nobody had initialised the library before
      set FUNCTION GPU VALUE      what a question is answered with (GPU: number or *)
      link GPU NUMBER STATE       1: up, 0: down
      error FUNCTION GPU CODE     the question fails
@@ -79,12 +79,22 @@ static ret_t answer(const char *name, gpu_t *gpu, long long otherwise, long long
         return r;                                             \
     }
 
-EXPORT ret_t nvmlInitWithFlags(unsigned flags) { (void)flags; return enter("nvmlInitWithFlags", -1); }
-EXPORT ret_t nvmlShutdown(void) { return 0; }
+static int users, counted;
+EXPORT ret_t nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    ret_t r = enter("nvmlInitWithFlags", -1);
+    if (!r && __sync_fetch_and_add(&users, 1) == 0) counted = (int)number("gpus", 8);
+    return r;
+}
+EXPORT ret_t nvmlShutdown(void) {
+    if (users <= 0) return 1;
+    __sync_fetch_and_sub(&users, 1);
+    return 0;
+}
 EXPORT const char *nvmlErrorString(ret_t r) { (void)r; return "an error of the stub"; }
 EXPORT ret_t nvmlSystemGetDriverVersion(char *out, unsigned size) { snprintf(out, size, "550.54"); return 0; }
 EXPORT ret_t nvmlDeviceGetCount_v2(unsigned *out) {
-    *out = (unsigned)number("gpus", 8);
+    *out = (unsigned)counted;
     return enter("nvmlDeviceGetCount_v2", -1);
 }
 EXPORT ret_t nvmlDeviceGetHandleByIndex_v2(unsigned index, gpu_t **out) {

@@ -178,11 +178,17 @@ def test_nvml_a_lost_gpu_is_told_once_and_the_others_are_still_watched(
 def test_nvml_a_gpu_that_is_gone_from_a_new_session(watching: Watching, stub: Stub) -> None:
     stub.error("*", pynvml.NVML_ERROR_GPU_IS_LOST, gpu=7)
     watching.found("nvml.gpu-lost")
-    f = watching.found("nvml.gpu-missing").finding  # the next session cannot open it
+    stub.gpus(7)
+    f = watching.found("nvml.gpu-missing").finding
     assert (f.gpu, f.hold_out) == ("0000:17:00", True)
     assert "7 GPUs of 8" in f.text
     stub.error("*", None, gpu=7)
+    stub.gpus(8)  # the driver counts anew only when both threads have let go of it
     wait_until("it is back", lambda: len(watching.readings) == 8)
+    watching.looked()
+    assert watching.watch.state is NvmlState.OK
+    stub.xid(48, gpu=7)
+    watching.found("kernel.xid-48")
 
 
 def test_nvml_fewer_gpus_than_the_node_should_have(
@@ -224,6 +230,21 @@ def test_nvml_a_hanging_call_stops_neither_events_nor_the_caller(
     stub.hang("nvmlDeviceGetTotalEccErrors", on=False)
     wait_until("it goes on", lambda: watching.watch.state is NvmlState.OK)
     watching.looked()
+
+
+def test_nvml_a_stuck_thread_does_not_keep_the_other_from_a_new_session(
+    watching: Watching, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus_module, "STUCK_AFTER", 0.5)
+    stub.hang("nvmlEventSetWait_v2")
+    stub.error("nvmlDeviceGetTotalEccErrors", pynvml.NVML_ERROR_GPU_IS_LOST, gpu=3)
+    watching.found("nvml.gpu-lost")
+    looks = watching.looks
+    wait_until("it goes on", lambda: watching.looks > looks + 20)
+    stub.hang("nvmlEventSetWait_v2", on=False)
+    stub.error("nvmlDeviceGetTotalEccErrors", None, gpu=3)
+    stub.xid(48, gpu=0)
+    watching.found("kernel.xid-48")
 
 
 def test_nvml_a_driver_that_hangs_at_the_start_holds_nobody_up(
