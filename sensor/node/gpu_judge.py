@@ -50,16 +50,26 @@ class GpuJudge:
         return found
 
     def missing(self, present: set[str], count: int, expected: int) -> list[Finding]:
-        """GPUs that were there in an earlier session and are gone, or fewer than this node should have."""
+        """GPUs that were there in an earlier session and are gone, or fewer than this node should have.
+
+        That some were missing from the start is history: it explains, and starts nothing.
+        """
         gone = sorted(set(self._before) - present)
         for pci in gone:
             del self._before[pci]
             self._held.pop(pci, None)
         text = f"the driver shows {count} GPUs of {expected}"
-        return [self._missing(GpuReading(pci), text) for pci in gone] or [self._missing(GpuReading(""), text)]
-
-    def _missing(self, gpu: GpuReading, text: str) -> Finding:
-        return self._finding(gpu, "gpu-missing", Cause.GPU_FALLEN_OFF_BUS, text, holds_out=True, weight=3)
+        return [
+            self._finding(
+                GpuReading(pci),
+                "gpu-missing",
+                Cause.GPU_FALLEN_OFF_BUS,
+                text,
+                holds_out=bool(pci),
+                weight=3,
+            )
+            for pci in gone or [""]
+        ]
 
     def _changes(self, old: GpuReading, now: GpuReading) -> Iterator[Finding]:
         if now.lost and not old.lost:

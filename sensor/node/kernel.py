@@ -16,9 +16,12 @@ OLD = timedelta(minutes=10)
 """A line whose own time is older is history, however it came into the file."""
 _CLOCKS_APART = timedelta(days=1)
 _FAMILY = "kernel"
-_JOB = re.compile(r"(?:oom|task)_memcg=\S*?/job_(\d{1,10})\b")
-_PID = re.compile(r"\bpid='?(\d{1,9})\b|^\S{1,40}\[(\d{1,9})\]: segfault")
-_JOB_CGROUP = re.compile(r"/job_(\d{1,10})(?:/|$)", re.MULTILINE)
+# Users name their processes, and some their control groups: only Slurm's own groups, and only the pids at
+# places where the kernel prints them, say whose a line is.
+_GROUP = r"/(?:slurm[^/,\s]*/uid_\d+|system\.slice/[^/,\s]*slurmstepd\.scope)/job_(\d{1,10})(?=[/,\s]|$)"
+_JOB = re.compile(rf"oom-kill:constraint=\S*?,(?:oom|task)_memcg={_GROUP}")
+_PID = re.compile(r"NVRM: Xid \([^)]*\): \d+, pid='?(\d{1,9})\b")
+_JOB_OF_PROCESS = re.compile(rf"^\d+:[^:]*:{_GROUP}", re.MULTILINE)
 
 
 def kernel_catalogue(catalogue: Catalogue) -> Catalogue:
@@ -42,14 +45,15 @@ class KernelReader:
         self._node = node
         self._name = name
         self._proc = proc
-        self._year = 0
+        self._calendar = _calendar(datetime.now(UTC))
         self._reader = self._new_reader(datetime.now(UTC))
 
     def read(self, lines: Sequence[Line], now: datetime) -> list[Fact]:
         """What these lines say; every finding is about this node, whatever its text names."""
         if not lines:
             return []
-        if now.astimezone().year != self._year:
+        if _calendar(now) != self._calendar:
+            self._calendar = _calendar(now)
             self._reader = self._new_reader(now)
         start = self._reader.consumed
         starts: dict[int, Line] = {}
@@ -79,15 +83,14 @@ class KernelReader:
         if (m := _PID.search(text)) is None:
             return None
         try:
-            groups = (self._proc / (m[1] or m[2]) / "cgroup").read_text()
+            groups = (self._proc / m[1] / "cgroup").read_text()
         except OSError:
             return None  # it is gone already
-        found = _JOB_CGROUP.search(groups)
+        found = _JOB_OF_PROCESS.search(groups)
         return found[1] if found is not None else None
 
     def _new_reader(self, now: datetime) -> LogReader:
         local = now.astimezone()
-        self._year = local.year
         return LogReader(
             self._catalogue,
             self._name,
@@ -97,6 +100,12 @@ class KernelReader:
             year=local.year,
             max_line=LONGEST_LINE,
         )
+
+
+def _calendar(now: datetime) -> tuple[int, timedelta | None]:
+    """What the times in a file leave out, as it is now: the year, and the zone's distance from UTC."""
+    local = now.astimezone()
+    return local.year, local.utcoffset()
 
 
 def _is_old(age: timedelta) -> bool:

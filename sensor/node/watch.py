@@ -110,6 +110,8 @@ class NodeWatch:
         try:
             while not stop.is_set():
                 self._round()
+            self._take_in(0.0)
+            self._write()
         finally:
             self._kernel.stop()
             if self._gpus is not None:
@@ -117,11 +119,7 @@ class NodeWatch:
             self._courier.stop()
 
     def _round(self) -> None:
-        fact = self._intake.next(LOOP)
-        here = self._jobs.look(time.monotonic())
-        while fact is not None:
-            self._unwritten.append(fact.model_copy(update={"jobs_here": here}))
-            fact = self._intake.next(0.0) if len(self._unwritten) < MOST_FACTS else None
+        self._take_in(LOOP)
         self._write()
         waiting = len(self.spool)
         self.metrics.spool.set(waiting)
@@ -129,6 +127,13 @@ class NodeWatch:
             self._courier.see_to_it()
         self._show_nvml()
         self.metrics.beat()
+
+    def _take_in(self, timeout: float) -> None:
+        fact = self._intake.next(timeout)
+        here = self._jobs.look(time.monotonic())
+        while fact is not None:
+            self._unwritten.append(fact.model_copy(update={"jobs_here": here}))
+            fact = self._intake.next(0.0) if len(self._unwritten) < MOST_FACTS else None
 
     def _write(self) -> None:
         while self._unwritten:

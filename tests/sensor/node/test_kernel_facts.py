@@ -1,5 +1,6 @@
 """From kernel lines to facts: what the catalogue says, about this node alone, and never of yesterday."""
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -121,6 +122,25 @@ def test_a_process_names_its_job_while_it_lives(catalogue: Catalogue, tmp_path: 
     assert (mine.job_id, gone.job_id) == ("4243", None)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [  # a user's process may be called anything of 15 characters, and a user may make control groups
+        "pid=4243[7703]: segfault at 0 ip 00007f2b4c rsp 00007ffd error 4 in libc.so[7f2b+1000]",
+        "Memory cgroup out of memory: Killed process 90112 (pid=7062) total-vm:87033376kB",
+        "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task_memcg=/user.slice/x,task=/job_4243,pid=1,uid=7",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/user.slice/slurm/uid_1/job_4243,task=x",
+        "NVRM: Xid (PCI:0000:3b:00): 13, pid=7063, name=x, pid=7062, Graphics Exception",
+    ],
+)
+def test_no_name_that_a_user_chose_points_at_a_job(catalogue: Catalogue, tmp_path: Path, text: str) -> None:
+    for pid, group in (("7062", "/slurm/uid_0/job_4243"), ("7063", "/user.slice/slurm/uid_0/job_4243")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cgroup").write_text(f"0::{group}\n")
+    facts = read(catalogue, text, proc=tmp_path)
+    assert facts
+    assert all(fact.job_id is None for fact in facts)
+
+
 # ---- old lines
 
 
@@ -149,6 +169,21 @@ def test_a_new_year_begins_while_it_runs(catalogue: Catalogue) -> None:
     new_year = datetime(2027, 1, 1, 0, 0, 5, tzinfo=UTC)
     line = Line(f"Jan 1 00:00:03 node01 kernel: {XID_79}".encode(), new_year, "kern.log:1", stamped=True)
     assert len(reader.read([line], new_year)) == 1
+
+
+def test_the_clocks_change_while_it_runs(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        summer = datetime(2026, 10, 24, 12, 0, tzinfo=UTC)
+        winter = datetime(2026, 10, 25, 12, 0, tzinfo=UTC)
+        reader = KernelReader(catalogue, "node01", "kern.log")
+        for now, stamp in ((summer, "Oct 24 13:59:58"), (winter, "Oct 25 12:59:58")):
+            line = Line(f"{stamp} node01 kernel: {XID_79}".encode(), now, "kern.log:1", stamped=True)
+            assert len(reader.read([line], now)) == 1, stamp
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
 
 
 # ---- storms

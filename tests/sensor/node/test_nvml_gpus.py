@@ -198,7 +198,7 @@ def test_nvml_fewer_gpus_than_the_node_should_have(
     watching = Watching(catalogue, expected=8)
     f = watching.found("nvml.gpu-missing").finding
     watching.watch.stop()
-    assert (f.gpu, f.cause) == (None, Cause.GPU_FALLEN_OFF_BUS)
+    assert (f.gpu, f.cause, f.role) == (None, Cause.GPU_FALLEN_OFF_BUS, Role.CONTEXT)  # it was so before
 
 
 def test_nvml_a_gpu_that_must_be_reset(watching: Watching, stub: Stub) -> None:

@@ -26,7 +26,7 @@ class Sensor:
     def __init__(self, tmp_path: Path, library: Path | None, log: str = "kern.log") -> None:
         self.dir = tmp_path
         self.kernel_log = tmp_path / log
-        if not self.kernel_log.is_dir():
+        if not self.kernel_log.exists():
             self.kernel_log.touch()
         self.address = f"127.0.0.1:{free_port()}"
         self.stub = Stub(tmp_path / "nvml.script")
@@ -177,3 +177,16 @@ def test_nvml_without_a_kernel_log_the_gpus_are_still_watched(
     sensor.shows("relight_node_sensor_kernel_readable 0.0")
     sensor.stub.xid(79, gpu=3)
     wait_until("the event", lambda: sensor.signatures() == {"kernel.xid-79"})
+
+
+def test_nvml_the_kernel_log_of_this_machine_is_read(
+    start: Callable[..., Sensor], stub_library: Path
+) -> None:
+    sensor = start(stub_library, log="/dev/kmsg")
+    sensor.shows("relight_node_sensor_kernel_readable 1.0")
+    sensor.shows("relight_node_sensor_kernel_overruns 0.0")
+    with Path("/dev/kmsg").open("w") as device:
+        device.write("<12>LustreError: relight-test: This client was evicted by relight-test\n")
+    sensor.stub.xid(48, gpu=3)
+    wait_until("the event", lambda: "kernel.xid-48" in sensor.signatures())
+    assert sensor.signatures() == {"kernel.xid-48"}  # and nothing that a program says
