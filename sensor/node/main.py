@@ -44,6 +44,7 @@ def exec_node_sensor(settings: Settings, config_file: Path | None, flags: Mappin
         gpus=node.gpus,
         gpu_every=node.gpu_poll.total_seconds(),
         metrics_address=node.metrics_address,
+        signatures=settings.signatures,
     )
     environment = {**os.environ, **{f"{ENV_PREFIX}{key.upper()}": str(value) for key, value in flags.items()}}
     if config_file is not None:

@@ -57,6 +57,8 @@ class NodeOptions(BaseModel):
     gpus: int = 0
     gpu_every: float = 10.0
     metrics_address: str = ""
+    signatures: tuple[Path, ...] = ()
+    """Directories with the site's own signatures and Xid table."""
 
 
 class NodeWatch:
@@ -77,7 +79,7 @@ class NodeWatch:
         self._unwritten: deque[Fact] = deque(maxlen=MOST_FACTS)
         self._write_failed = False
         self._nvml_told: NvmlState | None = None
-        catalogue = kernel_catalogue(Catalogue.load())
+        catalogue = kernel_catalogue(Catalogue.load(options.signatures))
         for problem in catalogue.problems:
             log.warning("the catalogue has an entry that cannot be used", problem=str(problem))
         self._kernel = _KernelThread(options, catalogue, self._intake, self.metrics)

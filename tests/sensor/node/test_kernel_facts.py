@@ -10,7 +10,7 @@ from relight.contracts import Cause, Role, Source
 from relight.diagnosis.catalogue import Catalogue
 from sensor.node.facts import Fact
 from sensor.node.intake import Intake
-from sensor.node.kernel import KernelReader
+from sensor.node.kernel import KernelReader, kernel_catalogue
 from sensor.node.kernel_log import Line
 from sensor.node.metrics import NodeMetrics
 
@@ -80,6 +80,28 @@ def test_what_is_read_again_has_the_same_id(catalogue: Catalogue) -> None:
     assert first.id == again.id
     one, other = read(catalogue, XID_79, XID_79)
     assert one.id != other.id
+
+
+def test_a_site_has_signatures_and_xids_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(
+        """
+family: kernel_site
+signatures:
+  - id: kernel.site-cooling
+    pattern: 'coolmon: flow lost'
+    role: root
+    cause: node_failure
+    hold_out: true
+    says: The cooling of this rack has failed.
+"""
+    )
+    (tmp_path / "xid.yaml").write_text(
+        "xid:\n  13: {name: site, does: hold_out, cause: gpu_hardware, says: 'Bad here.'}\n"
+    )
+    site = kernel_catalogue(Catalogue.load((tmp_path,)))
+    cooling, xid = read(site, "coolmon: flow lost", "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=x")
+    assert cooling.finding.signature == "kernel.site-cooling"
+    assert (xid.finding.hold_out, xid.finding.cause) == (True, Cause.GPU_HARDWARE)
 
 
 # ---- whose it is
