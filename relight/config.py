@@ -110,6 +110,23 @@ class SensorSettings(_Section):
     """`host:port` to serve Prometheus metrics on; empty: none."""
 
 
+class NodeSettings(_Section):
+    """The node sensor."""
+
+    name: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,253}$")
+    """The scheduler's name of this node; empty: the host's name up to the first dot."""
+    kernel_log: Path = Path("/dev/kmsg")
+    """Where kernel messages are read: the device, or a file that takes only the kernel's messages."""
+    nvml: bool = True
+    """Ask NVIDIA's library about the GPUs."""
+    gpus: int = Field(default=0, ge=0, le=64)
+    """GPUs that this node should have; 0: as many as the driver shows at the start."""
+    gpu_poll: Interval = timedelta(seconds=10)
+    """How often the health of the GPUs is looked at. Xid events are told at once."""
+    metrics_address: str = ""
+    """`host:port` to serve Prometheus metrics on; empty: none."""
+
+
 class WorkerSettings(_Section):
     """The worker."""
 
@@ -156,6 +173,7 @@ class Settings(BaseSettings):
     signatures: tuple[Path, ...] = ()
     """Directories with the site's own signatures (`*.yaml`) and Xid table (`xid.yaml`)."""
     sensor: SensorSettings = SensorSettings()
+    node: NodeSettings = NodeSettings()
     worker: WorkerSettings = WorkerSettings()
     slurm: SlurmSettings = SlurmSettings()
     local: LocalSettings = LocalSettings()

@@ -1,6 +1,6 @@
 """Which jobs are watched: Temporal knows. For jobs that opt in by their comment, monitors are started."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -23,10 +23,17 @@ QUICK_DEATH = timedelta(minutes=2)
 _RUNNABLE = {JobState.PENDING, JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED}
 
 
-async def watched_jobs(client: Client, cluster: str) -> dict[str, TrainingJob]:
+async def watched_jobs(
+    client: Client, cluster: str, job_ids: Sequence[str] | None = None
+) -> dict[str, TrainingJob]:
     """The jobs of this cluster that have a running monitor, by its workflow id.
 
     A monitor whose memo cannot be read is left out and logged.
+
+    Args:
+        client: of Temporal.
+        cluster: its name.
+        job_ids: only these jobs (a few); None: all.
 
     Raises:
         RPCError: Temporal does not answer, or lacks relight's search attributes.
@@ -35,6 +42,11 @@ async def watched_jobs(client: Client, cluster: str) -> dict[str, TrainingJob]:
         f"WorkflowType = '{ids.MONITOR_WORKFLOW}' AND ExecutionStatus = 'Running' "
         f"AND {ids.CLUSTER.name} = '{cluster}'"
     )
+    if job_ids is not None:
+        if not job_ids:
+            return {}
+        listed = ", ".join(f"'{job_id}'" for job_id in job_ids)
+        query += f" AND {ids.JOB_ID.name} IN ({listed})"
     jobs: dict[str, TrainingJob] = {}
     async for execution in client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
         try:

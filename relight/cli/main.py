@@ -32,7 +32,7 @@ app.command(rich_help_panel="Jobs")(watch.unwatch)
 app.command(rich_help_panel="Try it")(demo.demo)
 app.command(rich_help_panel="Try it")(up.up)
 app.command(rich_help_panel="Services")(services.worker)
-app.command(rich_help_panel="Services")(services.sensor)
+app.add_typer(services.sensors, name="sensor", rich_help_panel="Services")
 app.command(rich_help_panel="Services")(setup.setup)
 app.command(rich_help_panel="Services")(settings.config)
 

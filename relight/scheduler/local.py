@@ -111,6 +111,16 @@ class LocalScheduler:
 
         return await self._read(read)
 
+    async def jobs_on(self, node: str) -> Sequence[JobInfo]:
+        """See the port."""
+
+        def read(db: _Db) -> list[JobInfo]:
+            _check_nodes(db, (node,))
+            jobs = (_job_info(db, row) for row in db.execute("SELECT * FROM jobs ORDER BY id").fetchall())
+            return [info for info in jobs if node in info.nodes]
+
+        return await self._read(read)
+
     async def batch_script(self, job_id: str) -> str:
         """See the port."""
         return (await self.submit_template(job_id)).script

@@ -114,6 +114,13 @@ class Scheduler(Protocol):
     async def nodes(self, names: Sequence[str] = ()) -> Mapping[str, NodeInfo]:
         """Reads nodes (none named: all) in one request. Unknown names are missing from the answer."""
 
+    async def jobs_on(self, node: str) -> Sequence[JobInfo]:
+        """Reads the jobs that run on a node, and those that ran on it and that the scheduler still lists.
+
+        Raises:
+            InvalidRequest, NoSuchNode: this names no node.
+        """
+
     async def batch_script(self, job_id: str) -> str:
         """Reads the script of a batch job.
 

@@ -118,6 +118,12 @@ class SlurmCliScheduler:
         )
         return slurm_text.node_infos(listing, sep)
 
+    async def jobs_on(self, node: str) -> Sequence[JobInfo]:
+        """See the port."""
+        _check_node(node)
+        found = await self._list(filters=(f"--nodelist={node}",))
+        return [info for job_id, info in found.items() if job_id == info.job_id]
+
     async def batch_script(self, job_id: str) -> str:
         """See the port."""
         _check_job(job_id)
@@ -217,12 +223,12 @@ class SlurmCliScheduler:
 
     # ---- inside ------------------------------------------------------------------------------------------
 
-    async def _list(self, job_ids: Sequence[str] = ()) -> dict[str, JobInfo]:
-        """Jobs (none named: all) by every id that names just one."""
+    async def _list(self, job_ids: Sequence[str] = (), filters: Sequence[str] = ()) -> dict[str, JobInfo]:
+        """Jobs (none named: all) by every id that names just one. `filters`: further options of squeue."""
         for job_id in job_ids:
             _check_job(job_id)
         ids = ",".join(dict.fromkeys(job_ids))
-        chosen = [f"--jobs={ids}"] if 0 < len(ids) <= _MAX_IDS else []
+        chosen = [*filters, *([f"--jobs={ids}"] if 0 < len(ids) <= _MAX_IDS else [])]
         sep = slurm_text.separator()
         columns = slurm_text.format_option(slurm_text.JOB_FIELDS, sep)
         exclusions = "".join(field + sep for field in slurm_text.EXCLUSION_FIELDS)

@@ -111,6 +111,9 @@ class Double:
     async def find_by_comment(self, text: str) -> Sequence[JobInfo]:
         return [info for info in self.known.values() if text in info.comment]
 
+    async def jobs_on(self, node: str) -> Sequence[JobInfo]:
+        return [info for info in self.known.values() if node in info.nodes]
+
     # ---- commands
     async def submit(self, request: SubmitRequest) -> str:
         self._begin("submit")

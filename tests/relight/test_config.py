@@ -1,5 +1,6 @@
 """Settings: precedence, origins, durations, and what is said of mistakes."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -103,8 +104,7 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
     for one in effective(settings, file):
         if one.value is None:
             continue
-        value = f'"{one.value}"' if isinstance(one.value, str) else str(one.value)
-        lines.append(f"{one.key} = {value}")
+        lines.append(f"{one.key} = {json.dumps(one.value)}")
     assert load_settings(written(tmp_path, "\n".join(lines))) == settings
 
 

@@ -264,6 +264,21 @@ class SchedulerContract:
         assert [info.job_id for info in await site.scheduler.find_by_comment(f"{tmp_path} t")] == [mine]
         assert await site.scheduler.find_by_comment(f"{tmp_path} x") == []
 
+    async def test_jobs_on_a_node(self, site: Site, tmp_path: Path) -> None:
+        job_id = await site.scheduler.submit(request(tmp_path, nodes=2))
+        await site.scheduler.submit(request(tmp_path, hold=True))
+        running = await site.until_running(job_id)
+        for node in NODES:
+            found = {info.job_id: info for info in await site.scheduler.jobs_on(node)}
+            assert (job_id in found) == (node in running.nodes), node
+        found = {info.job_id: info for info in await site.scheduler.jobs_on(running.nodes[1])}
+        assert found[job_id] == running
+        await site.scheduler.cancel(job_id)
+        ended = await site.until_over(job_id)
+        assert ended in await site.scheduler.jobs_on(running.nodes[0])  # and where it ran
+        with pytest.raises((InvalidRequest, NoSuchNode)):
+            await site.scheduler.jobs_on(UNKNOWN_NODE)
+
     @pytest.mark.parametrize("end", ["\n", "", "\n\n\n"])
     async def test_the_script_comes_back_as_it_was(self, site: Site, tmp_path: Path, end: str) -> None:
         script = f"#!/bin/bash\n# é ☃ \t 'quotes' \"and\" $dollars \\ %j\n{' ' * 3}sleep 300{end}"

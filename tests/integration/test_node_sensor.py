@@ -1,0 +1,141 @@
+"""A machine says what is wrong with it: from a line in a node's kernel log to a plan, on real Slurm."""
+
+import asyncio
+import contextlib
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from relight.contracts import Anomaly, Cause, Mode, Outcome, Source
+from tests.integration.lab import Lab, Process, Training
+
+pytestmark = [pytest.mark.slurm, pytest.mark.temporal, pytest.mark.timeout(240)]
+
+SOON = 5.0
+"""Seconds from the kernel's line to the monitor's signal."""
+OF_YESTERDAY = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
+
+
+class NodeSensor:
+    """`relight sensor node` of one node, with a kernel log of its own."""
+
+    def __init__(self, lab: Lab, node: str) -> None:
+        self.node = node
+        name = f"{node}-{uuid.uuid4().hex[:6]}"
+        self.kernel_log = lab.root / f"kern-{name}.log"
+        self.kernel_log.write_text(f"{OF_YESTERDAY}\n")
+        command = [sys.executable, "-m", "relight", "sensor", "node", "--name", node]
+        command += ["--kernel-log", str(self.kernel_log)]
+        env = {**lab.env, "RELIGHT_NODE__NVML": "false"}
+        self.process = Process(command, env, lab.root / f"sensor-{name}.log").start()
+        lab.until(
+            f"the sensor of {node} watches", lambda: "the node sensor watches" in self.process.text(), 30
+        )
+
+    def kernel_says(self, text: str) -> datetime:
+        with self.kernel_log.open("a") as log:
+            log.write(f"{text}\n")
+        return datetime.now(UTC)
+
+
+@contextlib.contextmanager
+def node_sensor(lab: Lab, node: str) -> Iterator[NodeSensor]:
+    sensor = NodeSensor(lab, node)
+    try:
+        yield sensor
+    except BaseException:
+        print(sensor.process.text()[-6000:], file=sys.stderr)
+        raise
+    finally:
+        sensor.process.kill()
+
+
+async def kernel_signals(lab: Lab, training: Training) -> list[tuple[datetime, Anomaly]]:
+    """What machines told the job's monitor, and when that arrived."""
+    monitor = await lab.monitor(training)
+    client = await lab.client()
+    told = []
+    async for event in monitor.fetch_history_events():
+        signal = event.workflow_execution_signaled_event_attributes
+        if signal.signal_name != "report_anomaly":
+            continue
+        (anomaly,) = await client.data_converter.decode(signal.input.payloads, [Anomaly])
+        if any(e.source is Source.KERNEL for e in anomaly.evidence):
+            told.append((event.event_time.ToDatetime(UTC), anomaly))
+    return told
+
+
+async def first_kernel_signal(lab: Lab, training: Training) -> tuple[datetime, Anomaly]:
+    end = asyncio.get_running_loop().time() + 30
+    while not (told := await kernel_signals(lab, training)):
+        assert asyncio.get_running_loop().time() < end, "the monitor was told nothing"
+        await asyncio.sleep(0.1)
+    return told[0]
+
+
+async def test_after_xid_79_the_job_runs_without_that_node(lab: Lab) -> None:
+    training = lab.train(mode="act", wait_step=25)
+    node = lab.slurm.nodes_of(training.job_id)[-1]
+    with node_sensor(lab, node) as sensor:
+        training.fault("hang")
+        said = sensor.kernel_says("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
+        arrived, anomaly = await first_kernel_signal(lab, training)
+        assert (arrived - said).total_seconds() < SOON
+        assert (anomaly.cause, anomaly.hold_out) == (Cause.GPU_FALLEN_OFF_BUS, True)
+        outcome = await lab.outcome(training)
+    assert outcome.outcome is Outcome.RESUMED, outcome
+    assert outcome.cause is Cause.GPU_FALLEN_OFF_BUS
+    assert outcome.excluded_nodes == (node,)
+    assert node not in lab.slurm.nodes_of(training.job_id)
+    assert training.restarts() == 1
+
+
+async def test_in_observe_mode_the_plan_names_the_node_and_nothing_is_done(lab: Lab) -> None:
+    training = lab.train()
+    changed = len(lab.slurm.mutations())
+    node = lab.slurm.nodes_of(training.job_id)[0]
+    with node_sensor(lab, node) as sensor:
+        training.fault("exception")
+        sensor.kernel_says("NVRM: Xid (PCI:0000:5d:00): 48, pid=1, An uncorrectable double bit error (DBE)")
+        status = await lab.recovery_in(training, "awaiting-approval")
+    assert status.mode is Mode.OBSERVE
+    assert status.diagnosis.cause is Cause.GPU_MEMORY_ECC
+    assert status.plan is not None
+    assert status.plan.excluded_nodes == (node,)
+    assert any(e.source is Source.KERNEL and e.node == node for e in status.diagnosis.evidence)
+    assert lab.slurm.mutations()[changed:] == []
+
+
+async def test_after_xid_13_alone_no_node_is_touched(lab: Lab) -> None:
+    training = lab.train(mode="act", wait_step=25)
+    node = lab.slurm.nodes_of(training.job_id)[-1]
+    with node_sensor(lab, node) as sensor:
+        training.fault("hang")
+        sensor.kernel_says(
+            "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, Graphics SM Warp Exception on (GPC 1, TPC 0)"
+        )
+        _, anomaly = await first_kernel_signal(lab, training)
+        assert not anomaly.hold_out
+        outcome = await lab.outcome(training)
+    assert outcome.outcome is Outcome.RESUMED, outcome
+    assert outcome.cause is Cause.USER_CODE
+    assert outcome.excluded_nodes == ()
+    assert training.restarts() == 1
+
+
+async def test_xid_63_old_lines_and_other_nodes_are_nothing(lab: Lab) -> None:
+    training = lab.train(mode="act", wait_step=25)
+    nodes = lab.slurm.nodes_of(training.job_id)
+    elsewhere = next(n for n in lab.slurm.nodes if n not in nodes)
+    with node_sensor(lab, nodes[-1]) as here, node_sensor(lab, elsewhere) as other:
+        here.kernel_says("NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper: New row marked for remapping")
+        other.kernel_says("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
+        await lab.until_async("it is told", lambda: "nobody to tell" in other.process.text(), 30)
+        before = training.last_step()
+        await lab.until_async("training goes on", lambda: training.last_step() > before + 10)
+    assert await kernel_signals(lab, training) == []
+    assert await lab.recoveries(training) == []
+    assert training.restarts() == 0
