@@ -122,7 +122,7 @@ async def _from_logs(
     paths = await asyncio.to_thread(logs.find_logs, given.job, info)
     first = _earlier_look()
     if first is None:
-        tail = await asyncio.to_thread(logs.read_tail, paths)
+        tail = await asyncio.to_thread(logs.read_tail, paths, logs.formats_of(given.job))
         first = Look(at=now(), step=logs.last_step(tail), marks=tail.marks)
         reading, step = tail, first.step
         # For a hang, the sensor knew the last step exactly; a crash may be seen before the lines around it.
@@ -130,7 +130,7 @@ async def _from_logs(
             diagnosis.symptom is Symptom.HANG and known is not None and step is not None and step > known.step
         )
     else:
-        reading = await asyncio.to_thread(logs.read_since, paths, first.marks)
+        reading = await asyncio.to_thread(logs.read_since, paths, first.marks, logs.formats_of(given.job))
         step = logs.last_step(reading)
         goes_on = any(line.step != first.step for line in reading.steps)
     remember(first)
@@ -155,7 +155,7 @@ async def _from_logs(
 async def _from_numbers(given: ConfirmInput, info: JobInfo, seen: list[Observation]) -> ConfirmResult:
     """The job runs, and its numbers are said to be wrong: its logs tell if they are no numbers now."""
     paths = await asyncio.to_thread(logs.find_logs, given.job, info)
-    tail = await asyncio.to_thread(logs.read_tail, paths)
+    tail = await asyncio.to_thread(logs.read_tail, paths, logs.formats_of(given.job))
     lines = tail.more_steps
     # Where the steps go back, another attempt (or another file) begins.
     begin = max((n for n in range(1, len(lines)) if lines[n].step < lines[n - 1].step), default=0)

@@ -13,11 +13,14 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
 
+from temporalio import activity
+
 from relight.contracts import JobInfo, Model, TrainingJob
 from relight.contracts.steps import LogMark
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.findings import PhaseKind, PhaseLine, StepLine
 from relight.diagnosis.reader import LogReader
+from relight.diagnosis.steplines import StepFormat, with_custom
 from relight.scheduler.port import log_files
 
 MAX_FILES = 64
@@ -45,6 +48,20 @@ class Reading(Model):
     """Where the next look goes on."""
     unread: tuple[str, ...] = ()
     """Files that could not be read, and why."""
+
+
+Formats = tuple[StepFormat, ...] | None
+"""How steps look; None: as the built-in formats know them."""
+
+
+def formats_of(job: TrainingJob) -> Formats:
+    """The step formats of a job's policy. Patterns of no use are left out, as its sensor leaves them out."""
+    patterns = job.policy.step_patterns
+    try:
+        return with_custom(patterns) if patterns else None
+    except ValueError as error:
+        activity.logger.warning("the policy's step patterns cannot be used: %s", error)
+        return None
 
 
 def warm_up() -> None:
@@ -97,12 +114,12 @@ def mark_logs(paths: Iterable[str]) -> tuple[LogMark, ...]:
     return tuple(marks)
 
 
-def read_tail(paths: Iterable[str]) -> Reading:
+def read_tail(paths: Iterable[str], formats: Formats = None) -> Reading:
     """Reads the end of each file, with marks at what was read."""
     steps, more, marks, unread = [], [], [], []
     for path in paths:
         try:
-            found, _, mark = _read(path, None, tail=True)
+            found, _, mark = _read(path, None, formats, tail=True)
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue
@@ -112,7 +129,7 @@ def read_tail(paths: Iterable[str]) -> Reading:
     return Reading(steps=tuple(steps), more_steps=tuple(more), marks=tuple(marks), unread=tuple(unread))
 
 
-def steps_before(marks: Iterable[LogMark]) -> tuple[StepLine, ...]:
+def steps_before(marks: Iterable[LogMark], formats: Formats = None) -> tuple[StepLine, ...]:
     """The step lines at the end of what was written before each mark; none of a file that was rewritten."""
     steps: list[StepLine] = []
     for mark in marks:
@@ -123,7 +140,7 @@ def steps_before(marks: Iterable[LogMark]) -> tuple[StepLine, ...]:
                 start = max(0, mark.size - TAIL)
                 file.seek(start)
                 start += len(file.readline()) if start else 0  # the first line may be cut
-                reader = LogReader(Catalogue.load(), mark.path, offset=start)
+                reader = LogReader(Catalogue.load(), mark.path, offset=start, steps=formats)
                 events = reader.feed(file.read(max(0, mark.size - start)))
         except OSError:
             continue  # it only means that less is known of the time before
@@ -131,13 +148,13 @@ def steps_before(marks: Iterable[LogMark]) -> tuple[StepLine, ...]:
     return tuple(steps)
 
 
-def read_since(paths: Iterable[str], marks: Sequence[LogMark]) -> Reading:
+def read_since(paths: Iterable[str], marks: Sequence[LogMark], formats: Formats = None) -> Reading:
     """Reads what was written since these marks; a file without one is read from its beginning."""
     known = {mark.path: mark for mark in marks}
     steps, more, loads, after, unread = [], [], [], [], []
     for path in paths:
         try:
-            found, loaded, mark = _read(path, known.get(path))
+            found, loaded, mark = _read(path, known.get(path), formats)
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             if path in known:
@@ -170,7 +187,7 @@ def last_step(reading: Reading) -> int | None:
 
 
 def _read(
-    path: str, since: LogMark | None, *, tail: bool = False
+    path: str, since: LogMark | None, formats: Formats, *, tail: bool = False
 ) -> tuple[list[StepLine], list[PhaseLine], LogMark]:
     with Path(path).open("rb") as file:
         stat = os.fstat(file.fileno())
@@ -179,7 +196,7 @@ def _read(
             file.seek(stat.st_size - TAIL)
             start = stat.st_size - TAIL + len(file.readline())  # the first line may be cut
         file.seek(start)
-        reader = LogReader(Catalogue.load(), path, offset=start)
+        reader = LogReader(Catalogue.load(), path, offset=start, steps=formats)
         steps: list[StepLine] = []
         loads: list[PhaseLine] = []
         left = BUDGET

@@ -55,7 +55,7 @@ async def _verify(context: Context, given: VerifyInput, remember: Remember) -> V
     check_same(given, info)
     paths = await asyncio.to_thread(logs.find_logs, given.job, info)
     known = await asyncio.to_thread(_earlier, given)
-    reading = await asyncio.to_thread(logs.read_since, paths, known.marks)
+    reading = await asyncio.to_thread(logs.read_since, paths, known.marks, logs.formats_of(given.job))
     seen = resume_proof.add_steps(known.seen, reading.more_steps)
     for line in reading.loads:
         seen = _with_load(seen, line, given)
@@ -105,7 +105,9 @@ def _earlier(given: VerifyInput) -> Known:
     details = activity.info().heartbeat_details
     if details:
         return Known.model_validate(details[0])
-    before = resume_proof.baseline(logs.steps_before(given.log_marks), given.resumable_from)
+    before = resume_proof.baseline(
+        logs.steps_before(given.log_marks, logs.formats_of(given.job)), given.resumable_from
+    )
     loss = given.failed_loss
     if not before and given.failed_at is not None and loss is not None and math.isfinite(loss):
         before = (Sample(step=given.failed_at, loss=loss),)
