@@ -135,7 +135,7 @@ class GuardLimits(Model):
     """... and its strikes, decayed, add up to this."""
     cluster_nodes: int | None = Field(default=None, ge=1)
     """How many nodes the cluster has; None: as the scheduler told the worker."""
-    partition_nodes: dict[str, int] = Field(default_factory=dict)
+    partition_nodes: dict[str, int] = Field(default={})
     """How many nodes each partition has, where nobody else can tell."""
 
 
@@ -250,22 +250,22 @@ class GuardState(Model):
     paused_at: UtcDatetime | None = None
     paused_by: CleanText = ""
     paused_reason: CleanText = ""
-    permits: dict[str, Permit] = Field(default_factory=dict)
+    permits: dict[str, Permit] = Field(default={})
     """By `kind:holder`, in the order of the grants."""
-    queue: dict[str, Waiting] = Field(default_factory=dict)
+    queue: dict[str, Waiting] = Field(default={})
     """By `kind:holder`, first come first."""
-    ended: dict[str, UtcDatetime] = Field(default_factory=dict)
+    ended: dict[str, UtcDatetime] = Field(default={})
     """Permits that were given back: a late request of the same holder is no new one."""
-    recoveries: list[UtcDatetime] = Field(default_factory=list)
+    recoveries: list[UtcDatetime] = Field(default=[])
     """When recoveries were granted, within the last hour."""
-    drains: list[DrainGrant] = Field(default_factory=list)
-    breakers: dict[str, Breaker] = Field(default_factory=dict)
+    drains: list[DrainGrant] = Field(default=[])
+    breakers: dict[str, Breaker] = Field(default={})
     """By partition; the cluster's own under the empty name."""
-    sightings: dict[str, Sighting] = Field(default_factory=dict)
+    sightings: dict[str, Sighting] = Field(default={})
     """By node, least recently reported first."""
-    nodes: dict[str, NodeRecord] = Field(default_factory=dict)
+    nodes: dict[str, NodeRecord] = Field(default={})
     """By node, least recently reported first."""
-    partitions: dict[str, int] = Field(default_factory=dict)
+    partitions: dict[str, int] = Field(default={})
     """Sizes, as reporters told."""
     counts: GuardCounts = Field(default_factory=GuardCounts)
 

@@ -51,6 +51,19 @@ def _strategies() -> None:
     layouts = st.builds(CheckpointLayout, glob=st.just("ckpt-*"), step=st.just(r"ckpt-(\d+)"))
     st.register_type_strategy(CheckpointLayout, layouts)
     patterns = st.sampled_from([(), (r"step (?P<step>\d+)",)])
+    # Hypothesis knows neither factories of defaults nor bounds of what may be None.
+    sizes = st.sampled_from([None, 1, 1000])
+    st.register_type_strategy(guard.GuardLimits, st.builds(guard.GuardLimits, cluster_nodes=sizes))
+    names = st.text(min_size=1, max_size=40)
+    nodes = st.lists(names, min_size=1, max_size=3)
+    st.register_type_strategy(
+        guard.NodeReport, st.builds(guard.NodeReport, nodes=nodes, partition_nodes=sizes)
+    )
+    counts = st.builds(guard.GuardCounts, granted=st.integers())
+    states = st.builds(guard.GuardState, counts=counts)
+    st.register_type_strategy(guard.GuardState, states)
+    st.register_type_strategy(guard.GuardInput, st.builds(guard.GuardInput, state=states))
+    st.register_type_strategy(guard.GuardStatus, st.builds(guard.GuardStatus, counts=counts))
     st.register_type_strategy(Policy, st.builds(Policy, step_patterns=patterns))
 
 
