@@ -204,7 +204,7 @@ class Guard:
                 Budget(name=DRAINS, used=drained, limit=limits.drains_per_hour, unit="nodes"),
             ),
             breakers=tuple(self._breaker_view(scope, now) for scope in known),
-            lemons=tuple(view.node for view in self.nodes(now) if view.lemon)[:MAX_SHOWN],
+            lemons=tuple(view.node for view in self.lemons(now))[:MAX_SHOWN],
             limits=limits,
             counts=state.counts.model_copy(),
         )
@@ -212,6 +212,10 @@ class Guard:
     def nodes(self, now: datetime) -> tuple[NodeView, ...]:
         """The ledger, the worst node first."""
         return node_ledger.ranked(self.limits, self.state, now)
+
+    def lemons(self, now: datetime) -> tuple[NodeView, ...]:
+        """The nodes that failed too many different jobs, the worst first."""
+        return node_ledger.lemons(self.limits, self.state, now)
 
     def _breaker_view(self, scope: str, now: datetime) -> BreakerView:
         return BreakerView(

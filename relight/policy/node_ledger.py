@@ -88,6 +88,16 @@ def ranked(limits: GuardLimits, state: GuardState, now: datetime) -> tuple[NodeV
     )
 
 
+def lemons(limits: GuardLimits, state: GuardState, now: datetime) -> tuple[NodeView, ...]:
+    """The lemons alone, the worst first: cheap, since few nodes have strikes enough."""
+    found = [
+        view(limits, name, record, now)
+        for name, record in state.nodes.items()
+        if len(record.strikes) >= limits.lemon_jobs
+    ]
+    return tuple(sorted((v for v in found if v.lemon), key=lambda v: (-v.jobs, -v.score, v.node)))
+
+
 def _with(strikes: tuple[Strike, ...], report: NodeReport, at: datetime) -> tuple[Strike, ...]:
     known = next((s for s in strikes if (s.job, s.cause) == (report.job, report.cause)), None)
     strike = Strike(
