@@ -103,7 +103,7 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
     for one in effective(settings, file):
         if one.value is None:
             continue
-        value = f'"{one.value}"' if isinstance(one.value, str) else str(one.value)
+        value = f'"{one.value}"' if isinstance(one.value, str) else str(one.value).replace("True", "true")
         lines.append(f"{one.key} = {value}")
     assert load_settings(written(tmp_path, "\n".join(lines))) == settings
 
@@ -118,6 +118,10 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
         ('scheduler = "pbs"', "setting scheduler .*'auto', 'slurm-cli' or 'local'"),
         ('cluster = "a b"', "setting cluster .*'a b'"),
         ("[local]\nnodes = 0", r"setting local\.nodes .*greater than or equal to 1"),
+        ("[guard_limits]\nnodes = 1", r"setting guard_limits\.nodes .*known: breaker_cool_down"),
+        ("[guard_limits]\nbreaker_nodes = 0", r"guard_limits\.breaker_nodes .*greater than or equal to 1"),
+        ('[guard_limits]\nlease = "soon"', r"guard_limits\.lease .*30s, 5m"),
+        ('guard = "perhaps"', "setting guard "),
         ('[sensor]\nlog_poll = "soon"', r"sensor\.log_poll .*30s, 5m"),
         ("[sensor]\nlog_poll = 0", r"sensor\.log_poll .*greater than"),
         ("[sensor]\nlog_poll = -1", r"sensor\.log_poll .*negative"),
