@@ -19,7 +19,13 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.guard import PAUSED
 
 ASK_AGAIN = timedelta(minutes=1)
-"""How often a recovery that waits asks again: a guard that was started anew knows nothing of it."""
+"""After which time a recovery that waits asks again: a guard that was started anew knows nothing of it."""
+LONGEST = timedelta(minutes=15)
+"""The time doubles up to this: a pause may last for days, and each question makes the history longer."""
+NO_GUARD = timedelta(seconds=5)
+"""The same for a guard that does not run, up to `ASK_AGAIN`: most likely a worker is about to start it."""
+MISSING = "guard"
+"""The gate of a guard that does not run."""
 SLACK = timedelta(hours=8)
 """Part of the lease beyond the windows of the policy: a scheduler that is away for hours uses up neither."""
 
@@ -38,6 +44,8 @@ class GuardPermit:
         self.version = 0
         """Counts the answers that changed something."""
         self._asked: datetime | None = None
+        self._asks = 0
+        """Questions since the last answer that changed something."""
         self._first_asked: datetime | None = None
         self._was_granted = False
 
@@ -50,6 +58,13 @@ class GuardPermit:
     def waits(self) -> bool:
         """Something keeps it waiting, and people should see what."""
         return not self.is_clear and bool(self.reason)
+
+    @property
+    def ask_again(self) -> timedelta:
+        """The time between two questions."""
+        first, longest = (NO_GUARD, ASK_AGAIN) if self.gate == MISSING else (ASK_AGAIN, LONGEST)
+        doubled: int = 2 ** min(max(self._asks - 1, 0), 10)
+        return min(first * doubled, longest)
 
     def is_overdue(self, patience: timedelta) -> bool:
         """It has waited for longer than this. A pause does not count: a person wants it, and ends it."""
@@ -82,6 +97,7 @@ class GuardPermit:
         self.granted, self.refused, self.paused, self.gate, self.reason = news
         self._was_granted = self._was_granted or self.granted
         self.version += 1
+        self._asks = 1
         if paused:
             return f"the cluster is paused: {self.reason}"
         if self.granted:
@@ -93,9 +109,10 @@ class GuardPermit:
     async def ask(self, job: TrainingJob, diagnosis: Diagnosis) -> str:
         """Asks, if it was not asked lately. Returns a line for the log, or an empty one."""
         now = workflow.now()
-        if self._asked is not None and now - self._asked < ASK_AGAIN:
+        if self._asked is not None and now - self._asked < self.ask_again:
             return ""
         self._asked = now
+        self._asks += 1
         self._first_asked = self._first_asked or now
         policy = job.policy
         request = PermitRequest(
@@ -109,7 +126,7 @@ class GuardPermit:
         )
         if await self._signal("request_permit", request) or self.waits:
             return ""
-        self.gate = "guard"
+        self.gate = MISSING
         self.reason = f"{self.guard_id} does not run; a worker starts it"
         self.version += 1
         return f"waits for a permit: {self.reason}"

@@ -58,7 +58,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
     from workflows.ending import Ended, because_of
-    from workflows.permit import ASK_AGAIN, GuardPermit
+    from workflows.permit import GuardPermit
     from workflows.signals import read
     from workflows.steps import PATIENCE, StepFailed, pause_after
 
@@ -438,7 +438,7 @@ class RecoveryWorkflow:
                     or self._paused
                     or self._reason_to_end(untouched=untouched) is not None
                 ),
-                timeout=ASK_AGAIN,
+                timeout=permit.ask_again,
                 timeout_summary=clip(f"ask {permit.guard_id} for a permit again"),
             )
         except TimeoutError:

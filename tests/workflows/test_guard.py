@@ -108,10 +108,23 @@ async def test_a_refusal_stops_before_any_change(lab: Lab) -> None:
     await lab.save("permit_refused", recovery)
 
 
-async def test_without_a_guard_it_waits_and_says_what_to_do(lab: Lab) -> None:
+async def test_without_a_guard_it_waits_says_what_to_do_and_goes_on(lab: Lab) -> None:
     recovery = await lab.recover(guard_id=lab.guard_id)
     told = await waits_for_permit(lab, recovery, "guard")
     assert "does not run" in told.permit_reason
+    assert lab.world.mutations == []
+    await lab.guard()
+    outcome = await asyncio.wait_for(recovery.result(), 20)
+    assert outcome.outcome is Outcome.RESUMED
+    assert lab.world.mutations == ["drain_job", "resubmit"]
+
+
+async def test_no_permit_in_time_changes_nothing(lab: Lab) -> None:
+    policy = samples.QUICK.model_copy(update={"approval_deadline": timedelta(seconds=1)})
+    recovery = await lab.recover(job=samples.job(policy=policy), guard_id=lab.guard_id)
+    outcome = await asyncio.wait_for(recovery.result(), 20)
+    assert outcome.outcome is Outcome.EXPIRED
+    assert outcome.reason.startswith("no permit in time: guard:")
     assert lab.world.mutations == []
 
 
