@@ -29,12 +29,18 @@ async def guarding(client: Client, scheduler: Scheduler, settings: Settings) -> 
         yield
         return
     task = asyncio.create_task(_keep(client, scheduler, settings))
+    task.add_done_callback(_tell_death)
     try:
         yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+def _tell_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("nobody looks after the guard any more: this worker has to be restarted", error=repr(error))
 
 
 async def _keep(client: Client, scheduler: Scheduler, settings: Settings) -> None:

@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
         PermitRequest,
     )
     from relight.policy.guard import PAUSED
+    from workflows.details import code
 
 ASK_AGAIN = timedelta(minutes=1)
 """After which time a recovery that waits asks again: a guard that was started anew knows nothing of it."""
@@ -83,6 +84,10 @@ class GuardPermit:
             "permit_reason": self.reason,
             "cluster_paused": self.paused,
         }
+
+    def headline(self) -> str:
+        """What it waits for, in Markdown, and where to look."""
+        return f"waits for a permit: {code(f'{self.gate}, {self.reason}')} (`relight guard`)"
 
     def hear(self, decision: PermitDecision) -> str:
         """Takes an answer in. Returns a line for the log; empty if it says nothing new."""

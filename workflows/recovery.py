@@ -637,7 +637,7 @@ class RecoveryWorkflow:
             recovery_details(
                 workflow_id=workflow.info().workflow_id,
                 job_id=self._job.attempt.job_id,
-                state=self._state,
+                state=self._permit.headline() if self._state == "awaiting-permit" else self._state,
                 mode=self._job.mode,
                 paused=self._paused or self._permit.paused,
                 diagnosis=self._diagnosis,

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from relight.cli.decide import whoami
+from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_nodes, guard_status
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import ago, clock, console, print_json, say
@@ -63,7 +64,13 @@ def reset(
     async def work() -> GuardStatus:
         client = await invocation(ctx).client()
         cluster = await cluster_of(client, settings)
-        await guard_status(client, settings, cluster)  # says so where there is none
+        before = await guard_status(client, settings, cluster)
+        known = sorted(view.partition for view in before.breakers if view.partition)
+        if partition and partition not in known:
+            raise CommandError(
+                f"the guard knows no partition {partition!r}; it has heard of: {', '.join(known) or 'none'}",
+                ExitCode.NOT_FOUND,
+            )
         message = BreakerReset(partition=partition, by=by or whoami(), reason=reason)
         await client.get_workflow_handle(guard_id(cluster)).signal("reset_breaker", message)
         return await guard_status(client, settings, cluster)

@@ -16,12 +16,15 @@ CLUSTER = ""
 MAX_PARTITIONS = 100
 """Partitions with a breaker of their own; further ones count for the cluster only."""
 MAX_SIGHTINGS = 2000
+MAX_THRESHOLD = 1000
+"""No breaker needs more faulty nodes than this: more could not be kept apart within `MAX_SIGHTINGS`."""
 
 
 def threshold(limits: GuardLimits, state: GuardState, partition: str) -> int:
     """So many faulty nodes trip this breaker."""
     size = size_of(limits, state, partition)
-    return max(limits.breaker_nodes, math.ceil(limits.breaker_share * size) if size else 0)
+    share = math.ceil(limits.breaker_share * size) if size else 0
+    return min(max(limits.breaker_nodes, share), MAX_THRESHOLD)
 
 
 def size_of(limits: GuardLimits, state: GuardState, partition: str) -> int | None:
@@ -66,34 +69,36 @@ def note_faults(limits: GuardLimits, state: GuardState, report: NodeReport, now:
     """Takes the faults of a report into account.
 
     Returns:
-        The breakers that tripped by it.
+        The breakers that may have to trip: `trip` decides, once for all reports that came together.
     """
     at = min(report.at, now)  # a clock that is ahead must not make a fault count for longer
     if at <= now - limits.breaker_window or is_stale(state, report.partition, at):
         return ()
     for node in report.nodes:
         before = state.sightings.pop(node, None)
-        latest = before is None or before.at < at
-        state.sightings[node] = (
-            Sighting(partition=report.partition, at=at, cause=report.cause)
-            if latest or before is None
-            else before
-        )
+        seen = Sighting(partition=report.partition, at=at, cause=report.cause)
+        state.sightings[node] = seen if before is None or before.at < at else before
     while len(state.sightings) > MAX_SIGHTINGS:
         del state.sightings[next(iter(state.sightings))]
-    return tuple(s for s in scopes(state, report.partition) if _hear_fault(limits, state, s, at, now))
+    concerned = scopes(state, report.partition)
+    for scope in concerned:
+        breaker = state.breakers.get(scope)
+        if breaker is not None and breaker.state is BreakerState.OPEN:
+            last = max(breaker.last_fault or at, at)
+            state.breakers[scope] = breaker.model_copy(update={"last_fault": last})
+    return concerned
 
 
-def _hear_fault(limits: GuardLimits, state: GuardState, scope: str, at: datetime, now: datetime) -> bool:
+def trip(limits: GuardLimits, state: GuardState, scope: str, now: datetime) -> None:
+    """Opens a breaker if so many nodes have faults now, or any new one while one drain tries."""
     breaker = state.breakers.get(scope, Breaker())
-    if breaker.state is BreakerState.OPEN:
-        last = max(breaker.last_fault or at, at)
-        state.breakers[scope] = breaker.model_copy(update={"last_fault": last})
-        return False
-    found = faulty(limits, state, scope, now)
     half_open = breaker.state is BreakerState.HALF_OPEN
-    if not found or (not half_open and len(found) < threshold(limits, state, scope)):
-        return False
+    needed = 1 if half_open else threshold(limits, state, scope)
+    if breaker.state is BreakerState.OPEN or len(state.sightings) < needed:
+        return
+    found = faulty(limits, state, scope, now)
+    if len(found) < needed:
+        return
     causes = ", ".join(f"{c.value} {n}" for c, n in Counter(s.cause for s in found.values()).most_common(4))
     where = f"of partition {scope}" if scope else "of the cluster"
     nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
@@ -102,14 +107,13 @@ def _hear_fault(limits: GuardLimits, state: GuardState, scope: str, at: datetime
         update={
             "state": BreakerState.OPEN,
             "since": now,
-            "last_fault": at,
+            "last_fault": max(seen.at for seen in found.values()),
             "reason": f"{nodes} {where} {when}: {causes}",
             "probe": "",
             "probe_ended": None,
             "trips": breaker.trips + 1,
         }
     )
-    return True
 
 
 def tick(limits: GuardLimits, state: GuardState, now: datetime) -> None:

@@ -69,6 +69,8 @@ class Guard:
         """To be sent to their holders, in order. A renewal would lose it: it must be empty by then."""
         self._unanswered: dict[str, None] = {}
         """Requests that the next `tick` grants, or tells what they wait for."""
+        self._suspected: dict[str, None] = {}
+        """Breakers that the next `tick` looks at: new faults were reported."""
 
     # Messages. They only record: `tick` is to follow once all that came together have been heard.
 
@@ -108,7 +110,7 @@ class Guard:
                 self.state.counts.expired += 1
 
     def report(self, report: NodeReport, now: datetime) -> None:
-        """Nodes are implicated in a fault: a strike for each, and a trip of the breaker if they are many."""
+        """Nodes are implicated in a fault: a strike for each; if they are many, `tick` trips the breaker."""
         state = self.state
         state.counts.reports += 1
         name = report.partition
@@ -118,8 +120,7 @@ class Guard:
         node_ledger.note_strikes(self.limits, state, report, now)
         if breakers.is_stale(state, name, report.at):
             state.counts.stale += 1
-        if breakers.note_faults(self.limits, state, report, now):
-            self._refuse_drains()
+        self._suspected |= dict.fromkeys(breakers.note_faults(self.limits, state, report, now))
 
     def pause(self, note: Note, now: datetime) -> None:
         """Nothing is granted any more, and every holder is told to change nothing more."""
@@ -140,7 +141,6 @@ class Guard:
     def reset(self, reset: BreakerReset, now: datetime) -> None:
         """A person closes breakers. What was seen before does not act any more."""
         breakers.reset(self.state, reset.partition, reset.by or "somebody", now)
-        self._refuse_drains()
 
     def configure(self, limits: GuardLimits) -> None:
         """New limits; permits that are held stay."""
@@ -157,6 +157,9 @@ class Guard:
         state.recoveries = [at for at in state.recoveries if at > now - HOUR]
         state.drains = [grant for grant in state.drains if grant.at > now - HOUR]
         breakers.tick(self.limits, state, now)
+        for scope in self._suspected:
+            breakers.trip(self.limits, state, scope, now)
+        self._suspected.clear()
         node_ledger.forget_old(self.limits, state, now)
         self._grant(now)
         for key in self._unanswered:
@@ -366,11 +369,6 @@ class Guard:
         breakers.end_probe(self.state, key, now)
         held = self.state.permits.pop(key, None) is not None
         return self.state.queue.pop(key, None) is not None or held
-
-    def _refuse_drains(self) -> None:
-        """Refuses at once what waits in the queue and has no hope any more: a breaker tripped, say."""
-        for key, waiting in list(self.state.queue.items()):
-            self._refused(key, waiting.request)
 
     def _refuse(self, request: PermitRequest, gate: str, reason: str) -> None:
         self.state.counts.refused += 1

@@ -27,12 +27,10 @@ def note_strikes(limits: GuardLimits, state: GuardState, report: NodeReport, now
         state.nodes[name] = NodeRecord(
             strikes=_with(record.strikes, report, at), hardware=report.hardware or record.hardware
         )
-    if len(state.nodes) > MAX_NODES or len(state.nodes) * MAX_NODE_STRIKES > MAX_STRIKES:
-        _shrink(state)
 
 
 def forget_old(limits: GuardLimits, state: GuardState, now: datetime) -> None:
-    """Drops the strikes that are too old to count."""
+    """Drops the strikes that are too old, and the least recently reported nodes beyond the bounds."""
     old = now - limits.strike_window
     for name, record in list(state.nodes.items()):
         if all(strike.at > old for strike in record.strikes):
@@ -42,6 +40,7 @@ def forget_old(limits: GuardLimits, state: GuardState, now: datetime) -> None:
             state.nodes[name] = record.model_copy(update={"strikes": kept})
         else:
             del state.nodes[name]
+    _shrink(state)
 
 
 def score(limits: GuardLimits, record: NodeRecord, now: datetime) -> float:

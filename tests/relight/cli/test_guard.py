@@ -137,6 +137,9 @@ def test_nodes_and_a_reset(run: Callable[..., Result], guarded: str, temporal: T
     assert "Xid 74" in listed
     assert "n1" not in listed
     assert "open" in run("guard").stdout
+    unknown = run("guard", "reset", "--partition", "gpv")
+    assert unknown.exit_code == 5
+    assert "it has heard of: gpu" in unknown.stderr
     reset = run("guard", "reset", "--partition", "gpu", "--by", "ada")
     assert "the breaker of gpu is reset" in reset.stdout
     assert "still not closed: cluster" in reset.stdout
