@@ -31,6 +31,7 @@ from pydantic_settings import (
 )
 
 from relight.contracts import Mode, Policy
+from relight.contracts.guard import GuardLimits
 from relight.contracts.ids import TASK_QUEUE
 
 ENV_PREFIX = "RELIGHT_"
@@ -146,6 +147,23 @@ class SlurmSettings(_Section):
     """The longest that one Slurm command may take."""
 
 
+class GuardSettings(GuardLimits):
+    """How much the cluster's guard allows: its limits, with durations as people write them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator(
+        "breaker_window", "breaker_cool_down", "lease", "strike_window", "strike_half_life", mode="before"
+    )
+    @classmethod
+    def _written_durations(cls, value: object) -> object:
+        return parse_duration(value)
+
+    def limits(self) -> GuardLimits:
+        """As the guard takes them."""
+        return GuardLimits.model_validate(self.model_dump())
+
+
 class LocalSettings(_Section):
     """The `local` scheduler."""
 
@@ -165,6 +183,9 @@ class Settings(BaseSettings):
     """`auto`: Slurm's commands if they are on PATH, else an error that says so."""
     mode: Mode = Mode.OBSERVE
     """The mode of newly watched jobs that do not say otherwise."""
+    guard: bool = True
+    """Newly watched jobs ask the cluster's guard before relight changes anything, and workers run it."""
+    guard_limits: GuardSettings = GuardSettings()
     task_queue: str = TASK_QUEUE
     state_dir: Path = Path(platformdirs.user_state_dir("relight"))
     """Where the sensor keeps what it has read, and the local scheduler its jobs."""

@@ -117,10 +117,11 @@ class OptIn:
             nodes=info.nodes,
         )
         runs = info.state is JobState.RUNNING
+        guard = ids.guard_id(job.cluster) if self._settings.guard else ""
         try:
             await self._client.start_workflow(
                 ids.MONITOR_WORKFLOW,
-                MonitorInput(job=job),
+                MonitorInput(job=job, guard_id=guard),
                 id=ids.monitor_id(job.attempt),
                 task_queue=self._settings.task_queue,
                 memo={ids.MEMO_JOB: job},

@@ -15,6 +15,7 @@ from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SchedulerUnreachable
 from relight.temporal import connect
 from worker.audit import Audit
+from worker.guarding import guarding
 from worker.outcomes import Outcomes
 from worker.preflight import check_scheduler, check_search_attributes
 from workflows import WORKFLOWS
@@ -52,7 +53,8 @@ async def run_worker(settings: Settings) -> None:
     await asyncio.to_thread(activities.warm_up)
     async with make_worker(client, scheduler, settings):
         log.info("the worker serves", task_queue=settings.task_queue, namespace=client.namespace)
-        await stop.wait()
+        async with guarding(client, scheduler, settings):
+            await stop.wait()
         log.info("the worker stops", grace_seconds=settings.worker.graceful_shutdown.total_seconds())
     log.info("the worker has stopped")
 

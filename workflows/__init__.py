@@ -1,9 +1,10 @@
 """The workflows: they decide, and do no I/O. Activities are called by name."""
 
+from workflows.cluster_guard import ClusterGuard
 from workflows.job_monitor import TrainingJobMonitor
 from workflows.recovery import RecoveryWorkflow
 
-WORKFLOWS = (TrainingJobMonitor, RecoveryWorkflow)
+WORKFLOWS = (TrainingJobMonitor, RecoveryWorkflow, ClusterGuard)
 """All workflows, for the worker."""
 
-__all__ = ["WORKFLOWS", "RecoveryWorkflow", "TrainingJobMonitor"]
+__all__ = ["WORKFLOWS", "ClusterGuard", "RecoveryWorkflow", "TrainingJobMonitor"]

@@ -67,6 +67,7 @@ class TrainingJobMonitor:
     @workflow.init
     def __init__(self, start: MonitorInput) -> None:
         self._memory = Memory(start.job, start.state)
+        self._guard_id = start.guard_id
         self._mail: deque[tuple[str, Model | None]] = deque()
         self._changed = False
         """An update changed something: it is to be shown and passed on."""
@@ -153,7 +154,7 @@ class TrainingJobMonitor:
     @workflow.query(description="The job, counters and open recoveries")
     def status(self) -> MonitorStatus:
         """How the job stands."""
-        return self._memory.status()
+        return self._memory.status().model_copy(update={"guard_id": self._guard_id})
 
     @workflow.query(description="How the latest attempts began and ended")
     def attempts(self) -> tuple[AttemptReport, ...]:
@@ -289,6 +290,7 @@ class TrainingJobMonitor:
                     ledger=memory.state.ledger,
                     paused=memory.state.paused,
                     diverged_from=memory.state.diverged_from,
+                    guard_id=self._guard_id,
                 ),
                 id=record.recovery_id,
                 result_type=RecoveryOutcome,

@@ -126,6 +126,7 @@ class Memory:
             recoveries=state.recoveries,
             end=state.end,
             end_detail=state.end_detail,
+            paused=state.paused,
         )
 
     def _state_word(self) -> str:

@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
         Symptom,
         clean_text,
     )
+    from relight.contracts.guard import PermitDecision
     from relight.contracts.ids import RECOVERY_WORKFLOW, search_attributes
     from relight.contracts.messages import (
         AttemptEvent,
@@ -53,7 +54,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.diagnosis.verdict import diagnose
     from relight.policy.attempts import same_execution, step_back
-    from relight.policy.plan import make_plan, names
+    from relight.policy.plan import make_plan, names, nodes_to_exclude
     from relight.policy.resume_proof import then
     from relight.policy.steering import STEP
     from workflows import aftermath, runbook
@@ -61,6 +62,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
     from workflows.ending import Ended, because_of
+    from workflows.permit import GuardPermit
     from workflows.signals import read
     from workflows.steps import PATIENCE, StepFailed, pause_after
 
@@ -93,6 +95,7 @@ class RecoveryWorkflow:
         self._reports: list[AttemptReport] = []
         self._unwatched: Note | None = None
         self._approval = Approval()
+        self._permit = GuardPermit(start.guard_id)
         # What the steps found
         self._confirmation: ConfirmResult | None = None
         self._planned: LocateResult | None = None
@@ -161,6 +164,13 @@ class RecoveryWorkflow:
         self._paused = False
         self._note(f"unpaused by {_who(payload)}")
 
+    @workflow.signal(description="The guard's answer, or word of a pause of the cluster (PermitDecision)")
+    def permit_decided(self, payload: object = None, *_: object) -> None:
+        """Records what the guard decided."""
+        decision = read(PermitDecision, payload)
+        if decision is not None and (line := self._permit.hear(decision)):
+            self._note(line)
+
     @workflow.signal(description="Step back before the next change (Note)")
     def unwatch(self, payload: object = None, *_: object) -> None:
         """Records that the job is not to be watched any more."""
@@ -200,6 +210,7 @@ class RecoveryWorkflow:
             outcome=self._outcome,
             log=tuple(self._log),
             approved_by=self._approval.approved_by,
+            **self._permit.status(),
         )
 
     # The runbook
@@ -224,6 +235,7 @@ class RecoveryWorkflow:
         self._outcome = self._make_outcome(ended)
         self._note(f"{ended.outcome.value}: {ended.reason}")
         self._enter("ended")
+        await self._permit.give_back()
         await self._tell("recovery_ended", RecoveryEnded(outcome=self._outcome))
         return self._outcome
 
@@ -250,6 +262,9 @@ class RecoveryWorkflow:
         self._note(f"confirm_fault: {confirmation.verdict}, {confirmation.summary}")
         if confirmation.verdict == "confirmed":
             self._mark(confirmed=workflow.now())
+        lost = confirmation.nodes_lost
+        suspected = nodes_to_exclude(self._job, self._diagnosis.nodes, confirmation)
+        await self._permit.report(self._job, self._diagnosis, suspected, lost)
 
     async def _locate(self, summary: str) -> LocateResult | None:
         """Where training would resume; None when that cannot be found out."""
@@ -481,9 +496,41 @@ class RecoveryWorkflow:
                 )
             elif plan.needs_approval_because and not self._approval.covers(plan):
                 await self._ask(plan, untouched=untouched)
+            elif plan.steps and not self._permit.is_clear:
+                await self._tell_waiting()
+                await self._await_permit(plan, untouched=untouched)
             else:
                 await self._tell_waiting()
                 return plan
+
+    async def _await_permit(self, plan: Plan, *, untouched: bool) -> None:
+        """Asks the cluster's guard, and waits until something changes or it is to be asked again.
+
+        The first permit is asked for before anything was changed, so that its refusal ends nothing half way.
+        """
+        permit, known = self._permit, self._permit.version
+        if line := await permit.ask(self._job, self._diagnosis):
+            self._note(line)
+        if permit.waits:
+            self._enter("awaiting-permit")
+        try:
+            await workflow.wait_condition(
+                lambda: (
+                    permit.version != known
+                    or self._present_plan() != plan
+                    or self._paused
+                    or self._reason_to_end(untouched=untouched) is not None
+                ),
+                timeout=permit.ask_again,
+                timeout_summary=clip(f"ask {permit.guard_id} for a permit again"),
+            )
+        except TimeoutError:
+            if permit.is_overdue(self._job.policy.approval_deadline):
+                raise Ended(Outcome.EXPIRED, f"no permit in time: {permit.reason}") from None
+        if permit.refused:
+            raise Ended(Outcome.STOPPED, f"the guard refuses a permit: {permit.reason}")
+        if permit.is_clear and self._state == "awaiting-permit":
+            self._enter("planning")
 
     async def _ask(self, plan: Plan, *, untouched: bool) -> None:
         """Waits for a person's decision on this plan, until it is another plan."""
@@ -675,9 +722,9 @@ class RecoveryWorkflow:
             recovery_details(
                 workflow_id=workflow.info().workflow_id,
                 job_id=self._job.attempt.job_id,
-                state=self._state,
+                state=self._permit.headline() if self._state == "awaiting-permit" else self._state,
                 mode=self._job.mode,
-                paused=self._paused,
+                paused=self._paused or self._permit.paused,
                 diagnosis=self._diagnosis,
                 confirmation=self._confirmation,
                 plan=self._plan(),

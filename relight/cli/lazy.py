@@ -31,6 +31,11 @@ class Lazy:
 
 
 LAZY: Mapping[str, Lazy] = {
+    "why": Lazy("relight.cli.why", "why", "Jobs"),
+    "pause": Lazy("relight.cli.pause", "pause", "Jobs"),
+    "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),
+    "guard": Lazy("relight.cli.guard", "app", "Cluster"),
+    "nodes": Lazy("relight.cli.guard", "nodes", "Cluster"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),

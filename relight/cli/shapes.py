@@ -39,6 +39,27 @@ class JobView(WatchedJob):
     """Oldest first."""
 
 
+class GateView(Model):
+    """A closed gate: what keeps relight from acting, and how to open it."""
+
+    gate: str
+    why: str
+    opens: str
+    """A command, or what to do."""
+
+
+class WhyView(Model):
+    """`relight why --json`."""
+
+    monitor_id: str
+    job: TrainingJob
+    state: str
+    """Of the open recovery, or else of the monitor."""
+    recovery_id: str = ""
+    closed: tuple[GateView, ...] = ()
+    """In the order in which relight meets them; empty: nothing keeps it from acting."""
+
+
 class SetupReport(Model):
     """`relight setup --json`."""
 

@@ -24,7 +24,7 @@ from relight.cli.watched import (
 )
 from relight.config import Settings
 from relight.contracts import JobInfo, Mode, TrainingJob
-from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, monitor_id, search_attributes
+from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, guard_id, monitor_id, search_attributes
 from relight.contracts.messages import ModeChange, MonitorInput, MonitorStatus, Note
 from relight.scheduler.port import log_files
 
@@ -184,7 +184,7 @@ async def start_monitor(client: Client, settings: Settings, job: TrainingJob) ->
     """
     await client.start_workflow(
         MONITOR_WORKFLOW,
-        MonitorInput(job=job),
+        MonitorInput(job=job, guard_id=guard_id(job.cluster) if settings.guard else ""),
         id=monitor_id(job.attempt),
         task_queue=settings.task_queue,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,

@@ -120,13 +120,13 @@ async def list_recoveries(client: Client, monitor_id: str, *, ended: bool = True
 
 async def monitor_status(client: Client, monitor_id: str) -> MonitorStatus | None:
     """What the monitor says; None if no worker answers."""
-    answer: MonitorStatus | None = await _ask(client.get_workflow_handle(monitor_id), MonitorStatus)
+    answer: MonitorStatus | None = await ask(client.get_workflow_handle(monitor_id), MonitorStatus)
     return answer
 
 
 async def recovery_status(client: Client, recovery_id: str) -> RecoveryStatus | None:
     """What the recovery says; None if no worker answers."""
-    answer: RecoveryStatus | None = await _ask(client.get_workflow_handle(recovery_id), RecoveryStatus)
+    answer: RecoveryStatus | None = await ask(client.get_workflow_handle(recovery_id), RecoveryStatus)
     return answer
 
 
@@ -210,9 +210,14 @@ async def _read(execution: WorkflowExecution) -> Monitor | None:
     return Monitor(execution, job)
 
 
-async def _ask(handle: WorkflowHandle[Any, Any], answer: type[Any]) -> Any:
+async def ask(handle: WorkflowHandle[Any, Any], answer: type[Any], query: str = "status") -> Any:
+    """The answer to a query; None if no worker gives one.
+
+    Raises:
+        RPCError: Temporal itself answers with an error; there is no such workflow, for example.
+    """
     try:
-        return await handle.query("status", result_type=answer, rpc_timeout=ANSWER)
+        return await handle.query(query, result_type=answer, rpc_timeout=ANSWER)
     except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as e:
         complain(f"{handle.id} cannot be asked: {e}", "warning")
         return None

@@ -12,6 +12,7 @@ TASK_QUEUE = "relight"
 
 MONITOR_WORKFLOW = "TrainingJobMonitor"
 RECOVERY_WORKFLOW = "RecoveryWorkflow"
+GUARD_WORKFLOW = "ClusterGuard"
 
 
 def monitor_id(attempt: Attempt) -> str:
@@ -22,6 +23,11 @@ def monitor_id(attempt: Attempt) -> str:
 def recovery_id(attempt: Attempt, anomaly_id: str) -> str:
     """Id of the recovery of one failed attempt, for the anomaly that began it."""
     return f"recover:{attempt.cluster}:{attempt.job_id}:{attempt.restart_count}:{anomaly_id}"
+
+
+def guard_id(cluster: str) -> str:
+    """Id of the guard of a cluster."""
+    return f"guard:{cluster}"
 
 
 CLUSTER = SearchAttributeKey.for_keyword("RelightCluster")

@@ -176,6 +176,8 @@ class MonitorInput(Model):
 
     job: TrainingJob
     state: MonitorState = MonitorState()
+    guard_id: str = ""
+    """The guard that recoveries of this job ask; empty: none."""
 
 
 class MonitorStatus(Model):
@@ -198,6 +200,9 @@ class MonitorStatus(Model):
     recoveries: int = 0
     end: EndReason | None = None
     end_detail: str = ""
+    paused: bool = False
+    guard_id: str = ""
+    """The guard that recoveries of this job ask; empty: none."""
 
 
 class MonitorResult(Model):
@@ -223,6 +228,8 @@ class RecoveryInput(Model):
     paused: bool = False
     diverged_from: CheckpointRef | None = None
     """Training diverged after it resumed from this checkpoint: only earlier ones can be used."""
+    guard_id: str = ""
+    """The guard to ask for a permit before the first change; empty: none."""
 
 
 class RecoveryStatus(Model):
@@ -230,8 +237,8 @@ class RecoveryStatus(Model):
 
     recovery_id: str
     state: str
-    """confirming, planning, awaiting-approval, isolating, draining, locating, steering, resubmitting,
-    verifying, ended."""
+    """confirming, planning, awaiting-approval, awaiting-permit, isolating, draining, locating, steering,
+    resubmitting, verifying, ended."""
     diagnosis: Diagnosis
     plan: Plan | None = None
     plan_digest: str = ""
@@ -242,6 +249,14 @@ class RecoveryStatus(Model):
     log: tuple[str, ...] = ()
     """What was done so far, one line a step."""
     approved_by: str = ""
+    guard_id: str = ""
+    permit: str = ""
+    """Of the guard: wanted, waiting, granted, refused; empty: not asked, or there is no guard to ask."""
+    permit_gate: str = ""
+    """Which of the guard's gates is closed."""
+    permit_reason: str = ""
+    cluster_paused: bool = False
+    """The guard told of a pause of the whole cluster."""
 
 
 LEASE = timedelta(days=3)

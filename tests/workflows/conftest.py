@@ -16,7 +16,14 @@ from temporalio.worker import Worker
 
 from relight.cli.devserver import FAST, DevServer, find_temporal
 from relight.contracts import RecoveryOutcome, TrainingJob
-from relight.contracts.ids import MONITOR_WORKFLOW, RECOVERY_WORKFLOW, SEARCH_ATTRIBUTES, recovery_id
+from relight.contracts.guard import GuardInput, GuardLimits, GuardStatus
+from relight.contracts.ids import (
+    GUARD_WORKFLOW,
+    MONITOR_WORKFLOW,
+    RECOVERY_WORKFLOW,
+    SEARCH_ATTRIBUTES,
+    recovery_id,
+)
 from relight.contracts.messages import (
     MonitorInput,
     MonitorResult,
@@ -56,12 +63,35 @@ class Lab:
     def __init__(self, client: Client, queue: str, world: World, save: bool) -> None:
         self.client, self.queue, self.world, self._save = client, queue, world, save
 
-    async def watch(self, job: TrainingJob | None = None) -> WorkflowHandle[Any, MonitorResult]:
+    @property
+    def guard_id(self) -> str:
+        """Id of this test's guard, started or not."""
+        return f"guard:{self.queue}"
+
+    async def guard(self, **limits: Any) -> WorkflowHandle[Any, None]:
+        """Starts a guard."""
+        return await self.client.start_workflow(
+            GUARD_WORKFLOW,
+            GuardInput(cluster=self.queue, limits=GuardLimits(**limits)),
+            id=self.guard_id,
+            task_queue=self.queue,
+        )
+
+    async def until_guard(
+        self, guard: WorkflowHandle[Any, Any], holds: Callable[[GuardStatus], bool]
+    ) -> GuardStatus:
+        """The guard's status, once it is as wanted."""
+        status: GuardStatus = await self.until(lambda: guard.query("status", result_type=GuardStatus), holds)
+        return status
+
+    async def watch(
+        self, job: TrainingJob | None = None, guard_id: str = ""
+    ) -> WorkflowHandle[Any, MonitorResult]:
         """Starts a monitor."""
         job = job or samples.job()
         return await self.client.start_workflow(
             MONITOR_WORKFLOW,
-            MonitorInput(job=job),
+            MonitorInput(job=job, guard_id=guard_id),
             id=f"job:{self.queue}",
             task_queue=self.queue,
             result_type=MonitorResult,
@@ -72,11 +102,12 @@ class Lab:
     ) -> WorkflowHandle[Any, RecoveryOutcome]:
         """Starts a recovery by itself, with no monitor."""
         job = job or samples.job()
+        suffix = fields.pop("suffix", "")
         defaults: dict[str, Any] = {"monitor_id": "nobody", "diagnosis": samples.diagnosis()}
         return await self.client.start_workflow(
             RECOVERY_WORKFLOW,
             RecoveryInput(job=job, **(defaults | fields)),
-            id=f"recover:{self.queue}",
+            id=f"recover:{self.queue}{suffix}",
             task_queue=self.queue,
             result_type=RecoveryOutcome,
         )
@@ -123,7 +154,7 @@ class Lab:
         HISTORIES.mkdir(exist_ok=True)
         for n, handle in enumerate(handles):
             history = await handle.fetch_history()
-            kind = "recovery" if handle.id.startswith("recover:") else "monitor"
+            kind = {"recover": "recovery", "guard": "guard"}.get(handle.id.split(":")[0], "monitor")
             text = re.sub(r'"identity": ?"[^"]*"', '"identity":"recorded"', history.to_json())
             text = re.sub(r'"stackTrace": ?"(?:[^"\\]|\\.)*"', '"stackTrace":""', text)
             (HISTORIES / f"{name}.{n}.{kind}.json").write_text(text + "\n")

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relight.contracts import Cause, Evidence, Mode, Source
-from relight.contracts.messages import MonitorState
+from relight.contracts.guard import GuardLimits, GuardState, NodeReport, PermitRequest
+from relight.contracts.messages import MonitorState, Note
 from relight.contracts.steps import ConfirmResult, LocateResult, Observation
+from relight.policy.guard import Guard
 from relight.policy.plan import make_plan
 from tests.workflows import samples
 from workflows.details import MAX_DETAILS, clip, code, fence, monitor_details, recovery_details
+from workflows.guard_details import guard_details
 from workflows.memory import Memory
 
 NASTY = "``` </pre> **bold** [x](javascript:alert(1)) `rm -rf /` \n# Approved by root"
@@ -104,3 +107,29 @@ def test_a_monitor_shows_its_job() -> None:
     shown = monitor_details(Memory(samples.job(run=NASTY), MonitorState()).status())
     assert "watching" in shown
     assert "bold" not in outside_of_quotes(shown)
+
+
+def test_the_guards_page_tells_what_is_closed_and_how_to_open_it() -> None:
+    """Names and reasons come from others: they must not become Markdown."""
+    hostile = "`](http://x) **boom**"
+    limits = GuardLimits(recoveries_at_once=1)
+    guard = Guard("lab", limits, GuardState())
+    now = samples.T0
+    guard.request(PermitRequest(holder="recover:1", user=hostile), now)
+    guard.request(PermitRequest(holder="recover:2", user="bob"), now)
+    for job in "123":
+        told = NodeReport(nodes=("n1", "n2", "n3"), cause=Cause.NVLINK, at=now, partition="gpu", job=job)
+        guard.report(told, now)
+    guard.tick(now)
+    page = guard_details(guard.status(now), guard.lemons(now))
+    assert page.startswith("# Cluster `lab`: open")
+    assert "`relight guard reset --partition gpu` closes it" in page
+    assert "## Waiting: 1" in page
+    assert "`recover:2`: **recoveries at once**" in page
+    assert "## Lemons\n- `n1`" in page
+    assert "user ` ](http://x) **boom**`" in page
+    guard.pause(Note(by="ada", reason=hostile), now)
+    page = guard_details(guard.status(now), ())
+    assert page.startswith("# Cluster `lab`: paused")
+    assert "`relight unpause --cluster`" in page
+    assert len(page.encode()) <= MAX_DETAILS

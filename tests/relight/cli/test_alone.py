@@ -17,7 +17,8 @@ from tests.relight.cli.conftest import Relight
     "args",
     [
         ("jobs",), ("jobs", "--json"), ("show", "1"), ("approve", "1", "--yes"), ("reject", "1", "--yes"),
-        ("mode", "1", "act"), ("unwatch", "1"), ("setup",), ("watch", "1"),
+        ("mode", "1", "act"), ("unwatch", "1"), ("setup",), ("watch", "1"), ("why", "1"), ("pause", "1"),
+        ("unpause", "--cluster"), ("guard",), ("guard", "reset"), ("nodes",),
     ],
 )  # fmt: skip
 def test_no_temporal(alone: Relight, args: tuple[str, ...]) -> None:

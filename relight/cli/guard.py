@@ -1,0 +1,174 @@
+"""`relight guard` and `relight nodes`: what the cluster's guard allows, and what it holds against nodes."""
+
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from relight.cli.decide import whoami
+from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.guarded import cluster_of, guard_nodes, guard_status
+from relight.cli.invocation import invocation, run_async
+from relight.cli.output import ago, clock, console, print_json, say
+from relight.contracts.guard import (
+    BreakerReset,
+    BreakerState,
+    BreakerView,
+    GuardStatus,
+    NodeView,
+    PermitKind,
+)
+from relight.contracts.ids import guard_id
+
+app = typer.Typer(help="What relight may do in the whole cluster: permits, budgets, breakers.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
+By = Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="you, on this host")]
+
+_COLOURS = {BreakerState.CLOSED: "green", BreakerState.OPEN: "red", BreakerState.HALF_OPEN: "yellow"}
+
+
+@app.callback(invoke_without_command=True)
+def status(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Show permits, budgets and breakers of the cluster; with a command, change something."""
+    if ctx.invoked_subcommand is not None:
+        return
+    settings = invocation(ctx).settings
+
+    async def work() -> GuardStatus:
+        client = await invocation(ctx).client()
+        return await guard_status(client, settings, await cluster_of(client, settings))
+
+    found = run_async(work())
+    if as_json:
+        print_json(found)
+        return
+    out = console()
+    for part in _screen(found):
+        out.print(part)
+
+
+@app.command()
+def reset(
+    ctx: typer.Context,
+    partition: Annotated[str, typer.Option(help="Only this partition's breaker.", show_default="all")] = "",
+    reason: Reason = "",
+    by: By = "",
+) -> None:
+    """Close tripped breakers: drains are allowed again; faults that were seen before do not count."""
+    settings = invocation(ctx).settings
+
+    async def work() -> GuardStatus:
+        client = await invocation(ctx).client()
+        cluster = await cluster_of(client, settings)
+        before = await guard_status(client, settings, cluster)
+        known = sorted(view.partition for view in before.breakers if view.partition)
+        if partition and partition not in known:
+            raise CommandError(
+                f"the guard knows no partition {partition!r}; it has heard of: {', '.join(known) or 'none'}",
+                ExitCode.NOT_FOUND,
+            )
+        message = BreakerReset(partition=partition, by=by or whoami(), reason=reason)
+        await client.get_workflow_handle(guard_id(cluster)).signal("reset_breaker", message)
+        return await guard_status(client, settings, cluster)
+
+    found = run_async(work())
+    still = [_name(view) for view in found.breakers if view.breaker.state is not BreakerState.CLOSED]
+    say(f"the breaker of {partition or 'the cluster and all its partitions'} is reset")
+    if still:
+        say(f"still not closed: {', '.join(still)}")
+
+
+def nodes(
+    ctx: typer.Context,
+    lemons: Annotated[bool, typer.Option("--lemons", help="Only lemons.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List nodes that failures point at, the worst first; lemons failed several different jobs."""
+    settings = invocation(ctx).settings
+
+    async def work() -> tuple[NodeView, ...]:
+        client = await invocation(ctx).client()
+        return await guard_nodes(client, settings, await cluster_of(client, settings))
+
+    found = [node for node in run_async(work()) if node.lemon or not lemons]
+    if as_json:
+        print_json(found)
+    elif not found:
+        say("nothing is held against any node" if not lemons else "no node is a lemon")
+    else:
+        console().print(_ledger(found))
+
+
+def _screen(found: GuardStatus) -> list[RenderableType]:
+    head = f"[bold]cluster {escape(found.cluster)}[/]"
+    parts: list[RenderableType] = [head]
+    if found.paused:
+        why = f": {found.paused_reason}" if found.paused_reason else ""
+        parts.append(
+            f"[red]paused[/] since {clock(found.paused_at, date=True)} by "
+            f"{escape(found.paused_by or 'somebody')}{escape(why)}; `relight unpause --cluster` ends it"
+        )
+    budgets = Table("BUDGET", "USED", "LIMIT", box=None, pad_edge=False)
+    for budget in found.budgets:
+        budgets.add_row(budget.name, str(budget.used), f"{budget.limit} {budget.unit}".strip())
+    breakers = Table("BREAKER", "STATE", "FAULTY NODES", "TRIPS AT", "WHY", box=None, pad_edge=False)
+    for view in found.breakers:
+        state = view.breaker.state
+        breakers.add_row(
+            escape(_name(view)),
+            f"[{_COLOURS[state]}]{state.value}[/]",
+            str(view.nodes),
+            str(view.threshold),
+            escape(view.breaker.reason),
+        )
+    parts += ["", budgets, "", breakers]
+    if found.permits:
+        held = Table("PERMIT", "FOR", "USER", "SINCE", "LEASE UNTIL", box=None, pad_edge=False)
+        for permit in found.permits:
+            request = permit.request
+            what = ", ".join(request.nodes) if request.kind is PermitKind.DRAIN else request.job
+            held.add_row(
+                escape(request.holder),
+                escape(f"{request.kind.value} {what}"),
+                escape(request.user),
+                ago(permit.granted_at),
+                clock(permit.until, date=True),
+            )
+        parts += ["", held]
+    if found.waiting:
+        queue = Table("WAITING", "SINCE", "GATE", "WHY", box=None, pad_edge=False)
+        for waiting in found.waiting:
+            queue.add_row(
+                escape(waiting.request.holder), ago(waiting.since), waiting.gate, escape(waiting.reason)
+            )
+        parts += ["", queue]
+        if found.queued > len(found.waiting):
+            parts.append(f"... and {found.queued - len(found.waiting)} more")
+    if found.lemons:
+        parts += ["", f"lemons: {escape(', '.join(found.lemons))} (`relight nodes --lemons`)"]
+    return parts
+
+
+def _name(view: BreakerView) -> str:
+    return f"partition {view.partition}" if view.partition else "cluster"
+
+
+def _ledger(found: list[NodeView]) -> Table:
+    table = Table("NODE", "LEMON", "SCORE", "JOBS", "LAST", "WHY", "EVIDENCE", box=None, pad_edge=False)
+    for node in found:
+        last = node.strikes[0]
+        evidence = next((s.evidence for s in node.strikes if s.evidence), "")
+        table.add_row(
+            escape(node.node),
+            "[red]yes[/]" if node.lemon else "-",
+            f"{node.score:.1f}",
+            str(node.jobs),
+            ago(last.at),
+            escape(node.why),
+            escape(evidence),
+        )
+    return table

@@ -1,0 +1,133 @@
+"""`relight why`: what keeps relight from acting for a job, and how to open that gate."""
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from temporalio.client import Client
+
+from relight.cli.exit_codes import CommandError
+from relight.cli.guarded import guard_status
+from relight.cli.invocation import invocation, run_async
+from relight.cli.output import clock, console, print_json
+from relight.cli.shapes import GateView, JobView, WhyView
+from relight.cli.watched import find_monitor, job_view
+from relight.config import Settings
+from relight.contracts import Mode, TrainingJob
+from relight.contracts.guard import GuardStatus
+from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.policy import guard as gates
+
+_OPENS = {
+    gates.PAUSED: "relight unpause --cluster",
+    gates.AT_ONCE: "wait for one to end (`relight guard`), or raise guard_limits.recoveries_at_once",
+    gates.PER_HOUR: "wait, or raise guard_limits.recoveries_per_hour",
+    gates.PER_USER: "wait for one to end (`relight guard`), or raise guard_limits.recoveries_per_user",
+    gates.QUEUE: "wait: it asks again by itself (`relight guard`)",
+    "guard": "relight worker",
+}
+
+
+def why(
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say why relight does not act for a job: the first closed gate, and how to open it."""
+    settings = invocation(ctx).settings
+
+    async def work() -> WhyView:
+        client = await invocation(ctx).client()
+        view = await job_view(client, await find_monitor(client, job, settings.cluster, ended=True))
+        return await _look(client, settings, view)
+
+    found = run_async(work())
+    if as_json:
+        print_json(found)
+        return
+    out = console()
+    job_id = escape(found.job.attempt.job_id)
+    if not found.closed:
+        out.print(f"job {job_id} is {found.state}: no gate is closed")
+        return
+    first, *others = found.closed
+    out.print(f"job {job_id} is {found.state}; closed: [bold]{escape(first.gate)}[/]")
+    out.print(f"  why:  {escape(first.why)}")
+    out.print(f"  open: {escape(first.opens)}")
+    if others:
+        out.print(f"then closed too: {escape(', '.join(gate.gate for gate in others))}")
+
+
+async def _look(client: Client, settings: Settings, view: JobView) -> WhyView:
+    recovery = next((r.status for r in reversed(view.recoveries) if r.status is not None), None)
+    guard, gone = None, ""
+    asks = view.status.guard_id if view.status is not None else ""
+    if asks:
+        try:
+            guard = await guard_status(client, settings, view.job.cluster)
+        except CommandError as e:
+            gone = str(e)
+    return WhyView(
+        monitor_id=view.monitor_id,
+        job=view.job,
+        state=recovery.state if recovery is not None else view.state,
+        recovery_id=recovery.recovery_id if recovery is not None else "",
+        closed=closed_gates(view.job, view.status, recovery, guard, gone),
+    )
+
+
+def closed_gates(
+    job: TrainingJob,
+    monitor: MonitorStatus | None,
+    recovery: RecoveryStatus | None,
+    guard: GuardStatus | None,
+    guard_gone: str = "",
+) -> tuple[GateView, ...]:
+    """The closed gates, in the order in which relight meets them. Pure.
+
+    Args:
+        job: the job.
+        monitor: what its monitor says; None: no worker answers.
+        recovery: the open recovery, if there is one.
+        guard: what the guard says, where the job asks one.
+        guard_gone: why the guard cannot be asked; empty: it can, or there is none to ask.
+    """
+    name = job.attempt.job_id
+    if monitor is None:
+        return (GateView(gate="worker", why="no worker answers", opens="relight worker"),)
+    if monitor.end is not None and recovery is None:
+        detail = f": {monitor.end_detail}" if monitor.end_detail else ""
+        ended = f"it is watched no more ({monitor.end.value}{detail})"
+        return (GateView(gate="watch", why=ended, opens=f"relight watch {name}"),)
+    found = []
+    if monitor.paused or (recovery is not None and recovery.paused):
+        found.append(GateView(gate="job paused", why="somebody paused it", opens=f"relight unpause {name}"))
+    if recovery is not None and recovery.state == "awaiting-approval" and recovery.plan is not None:
+        reasons = "; ".join(recovery.plan.needs_approval_because)
+        until = clock(recovery.approval_deadline, date=True)
+        found.append(
+            GateView(
+                gate="approval",
+                why=f"plan {recovery.plan_digest} waits for a person until {until}: {reasons}",
+                opens=f"relight approve {name} (or reject)",
+            )
+        )
+    elif recovery is None and job.mode is Mode.OBSERVE:
+        observes = "in observe mode a person must approve each plan"
+        found.append(GateView(gate="mode", why=observes, opens=f"relight mode {name} act"))
+    return (*found, *_of_the_guard(recovery, guard, guard_gone))
+
+
+def _of_the_guard(
+    recovery: RecoveryStatus | None, guard: GuardStatus | None, gone: str
+) -> tuple[GateView, ...]:
+    if gone:
+        return (GateView(gate="guard", why=gone, opens=_OPENS["guard"]),)
+    if guard is not None and guard.paused:
+        who = guard.paused_by or "somebody"
+        reason = f": {guard.paused_reason}" if guard.paused_reason else ""
+        return (GateView(gate=gates.PAUSED, why=f"paused by {who}{reason}", opens=_OPENS[gates.PAUSED]),)
+    if recovery is not None and recovery.permit in {"waiting", "refused"} and recovery.permit_gate:
+        opens = _OPENS.get(recovery.permit_gate, "relight guard")
+        return (GateView(gate=recovery.permit_gate, why=recovery.permit_reason, opens=opens),)
+    return ()

@@ -1,0 +1,173 @@
+"""A recovery's side of the cluster's guard: asks for a permit, takes the answer in, gives the permit back."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from relight.contracts import Diagnosis, Model, TrainingJob
+    from relight.contracts.guard import (
+        MAX_DRAIN_NODES,
+        NodeReport,
+        PermitDecision,
+        PermitKind,
+        PermitRelease,
+        PermitRequest,
+    )
+    from relight.policy.guard import PAUSED
+    from workflows.details import code
+
+ASK_AGAIN = timedelta(minutes=1)
+"""After which time a recovery that waits asks again: a guard that was started anew knows nothing of it."""
+LONGEST = timedelta(minutes=15)
+"""The time doubles up to this: a pause may last for days, and each question makes the history longer."""
+NO_GUARD = timedelta(seconds=5)
+"""The same for a guard that does not run, up to `ASK_AGAIN`: most likely a worker is about to start it."""
+MISSING = "guard"
+"""The gate of a guard that does not run."""
+SLACK = timedelta(hours=8)
+"""Part of the lease beyond the windows of the policy: a scheduler that is away for hours uses up neither."""
+
+
+class GuardPermit:
+    """The permit of one recovery. Without a guard to ask, it counts as granted."""
+
+    def __init__(self, guard_id: str) -> None:
+        self.guard_id = guard_id
+        self.granted = not guard_id
+        self.refused = False
+        self.paused = False
+        """The cluster is paused, permit or not."""
+        self.gate = ""
+        self.reason = ""
+        self.version = 0
+        """Counts the answers that changed something."""
+        self._asked: datetime | None = None
+        self._asks = 0
+        """Questions since the last answer that changed something."""
+        self._first_asked: datetime | None = None
+        self._was_granted = False
+
+    @property
+    def is_clear(self) -> bool:
+        """The next change may be made, as far as the guard is concerned."""
+        return self.granted and not self.paused
+
+    @property
+    def waits(self) -> bool:
+        """Something keeps it waiting, and people should see what."""
+        return not self.is_clear and bool(self.reason)
+
+    @property
+    def ask_again(self) -> timedelta:
+        """The time between two questions."""
+        first, longest = (NO_GUARD, ASK_AGAIN) if self.gate == MISSING else (ASK_AGAIN, LONGEST)
+        doubled: int = 2 ** min(max(self._asks - 1, 0), 10)
+        return min(first * doubled, longest)
+
+    def is_overdue(self, patience: timedelta) -> bool:
+        """It has waited for longer than this. A pause does not count: a person wants it, and ends it."""
+        if self._was_granted or self._first_asked is None or self.gate == PAUSED:
+            return False
+        return workflow.now() - self._first_asked >= patience
+
+    def status(self) -> dict[str, Any]:
+        """The fields of a `RecoveryStatus` that are about the permit."""
+        word = "granted" if self.granted else "refused" if self.refused else "waiting"
+        asked = self.guard_id and (self._asked is not None or self._was_granted)
+        return {
+            "guard_id": self.guard_id,
+            "permit": word if asked else "",
+            "permit_gate": self.gate,
+            "permit_reason": self.reason,
+            "cluster_paused": self.paused,
+        }
+
+    def headline(self) -> str:
+        """What it waits for, in Markdown, and where to look."""
+        return f"waits for a permit: {code(f'{self.gate}, {self.reason}')} (`relight guard`)"
+
+    def hear(self, decision: PermitDecision) -> str:
+        """Takes an answer in. Returns a line for the log; empty if it says nothing new."""
+        if decision.kind is not PermitKind.RECOVERY or not self.guard_id:
+            return ""
+        paused = decision.granted and decision.paused
+        refused = not (decision.granted or decision.waits)
+        news = (decision.granted, refused, paused, decision.gate, decision.reason)
+        if news == (self.granted, self.refused, self.paused, self.gate, self.reason):
+            return ""
+        was_paused = self.paused
+        self.granted, self.refused, self.paused, self.gate, self.reason = news
+        self._was_granted = self._was_granted or self.granted
+        self.version += 1
+        self._asks = 1
+        if paused:
+            return f"the cluster is paused: {self.reason}"
+        if self.granted:
+            return "the cluster's pause is over" if was_paused else "the guard gave a permit"
+        if refused:
+            return f"the guard refuses a permit: {self.gate}, {self.reason}"
+        return f"waits for a permit: {self.gate}, {self.reason}"
+
+    async def ask(self, job: TrainingJob, diagnosis: Diagnosis) -> str:
+        """Asks, if it was not asked lately. Returns a line for the log, or an empty one."""
+        now = workflow.now()
+        if self._asked is not None and now - self._asked < self.ask_again:
+            return ""
+        self._asked = now
+        self._asks += 1
+        self._first_asked = self._first_asked or now
+        policy = job.policy
+        request = PermitRequest(
+            holder=workflow.info().workflow_id,
+            partition=job.partition,
+            user=job.user,
+            job=job.attempt.label,
+            cause=diagnosis.cause,
+            evidence_at=diagnosis.occurred_at,
+            lease=policy.drain_window + policy.queue_window + policy.verify_window + SLACK,
+        )
+        if await self._signal("request_permit", request) or self.waits:
+            return ""
+        self.gate = MISSING
+        self.reason = f"{self.guard_id} does not run; a worker starts it"
+        self.version += 1
+        return f"waits for a permit: {self.reason}"
+
+    async def report(
+        self, job: TrainingJob, diagnosis: Diagnosis, nodes: tuple[str, ...], lost: tuple[str, ...]
+    ) -> None:
+        """Tells the guard which nodes are implicated, and apart those that only the job's log speaks of."""
+        if not self.guard_id:
+            return
+        sure = {e.node for e in diagnosis.evidence if e.trust} | set(lost)
+        for trusted in (True, False):
+            named = tuple(node for node in nodes if (node in sure) is trusted)[:MAX_DRAIN_NODES]
+            if not named:
+                continue
+            report = NodeReport(
+                nodes=named,
+                cause=diagnosis.cause,
+                at=diagnosis.occurred_at,
+                partition=job.partition,
+                job=job.attempt.job_id,
+                evidence=next((e.text for e in diagnosis.evidence if e.trust is trusted), ""),
+                trusted=trusted,
+            )
+            await self._signal("report_node", report)
+
+    async def give_back(self) -> None:
+        """Gives the permit back, or the place in the queue. Nothing happens where none was asked for."""
+        if self._asked is not None:
+            await self._signal("release_permit", PermitRelease(holder=workflow.info().workflow_id))
+
+    async def _signal(self, name: str, message: Model) -> bool:
+        guard = workflow.get_external_workflow_handle(self.guard_id)
+        try:
+            await guard.signal(name, message)
+        except ApplicationError as error:
+            workflow.logger.warning("guard %s is gone: %s", self.guard_id, error)
+            return False
+        return True
