@@ -68,7 +68,7 @@ class PermitDecision(Model):
     waits: bool = False
     """Not granted yet: it stays in the queue. Neither granted nor waiting: refused for good."""
     paused: bool = False
-    """Nothing may be changed now, permit or not: the cluster is paused, or (for a drain) a breaker tripped."""
+    """Nothing may be changed now, permit or not: the cluster is paused, or for a drain a breaker tripped."""
     gate: str = ""
     """Which gate is closed; empty when granted."""
     reason: CleanText = ""
