@@ -68,7 +68,7 @@ class PermitDecision(Model):
     waits: bool = False
     """Not granted yet: it stays in the queue. Neither granted nor waiting: refused for good."""
     paused: bool = False
-    """The whole cluster is paused: nothing may be changed, permit or not."""
+    """Nothing may be changed now, permit or not: the cluster is paused, or for a drain a breaker tripped."""
     gate: str = ""
     """Which gate is closed; empty when granted."""
     reason: CleanText = ""
@@ -203,6 +203,8 @@ class Permit(Model):
     granted_at: UtcDatetime
     until: UtcDatetime
     """The lease; without a word of the holder the permit ends then."""
+    held_back: bool = False
+    """A drain whose holder was told that a breaker tripped: what is not drained yet must not be any more."""
 
 
 class Waiting(Model):

@@ -160,6 +160,7 @@ class Guard:
         for scope in self._suspected:
             breakers.trip(self.limits, state, scope, now)
         self._suspected.clear()
+        self._hold_back_drains()
         node_ledger.forget_old(self.limits, state, now)
         self._grant(now)
         for key in self._unanswered:
@@ -304,6 +305,24 @@ class Guard:
             return SHARE, f"{wanted} nodes are more than the {share} of it that may be drained at one time"
         return None
 
+    def _hold_back_drains(self) -> None:
+        """Tells the holders of drains when a breaker trips, and when it lets them go on.
+
+        A node may be about to be drained under a permit from just before the trip.
+        """
+        for key, permit in self.state.permits.items():
+            if permit.request.kind is not PermitKind.DRAIN:
+                continue
+            held_back = any(
+                (breaker := self.state.breakers.get(scope)) is not None
+                and breaker.state is not BreakerState.CLOSED
+                and breaker.probe != key
+                for scope in breakers.scopes(self.state, permit.request.partition)
+            )
+            if held_back is not permit.held_back:
+                self.state.permits[key] = permit.model_copy(update={"held_back": held_back})
+                self._tell_granted(self.state.permits[key])
+
     def _closed_gate(self, request: PermitRequest, users: Counter[str]) -> tuple[str, str] | None:
         """The first gate that keeps this request waiting, and why; None: none does."""
         if self.state.paused:
@@ -387,15 +406,16 @@ class Guard:
 
     def _tell_granted(self, permit: Permit) -> None:
         state = self.state
+        gate = PAUSED if state.paused else BREAKER if permit.held_back else ""
         who = state.paused_by or "somebody"
         why = f"{who}: {state.paused_reason}" if state.paused_reason else who
         decision = PermitDecision(
             holder=permit.request.holder,
             kind=permit.request.kind,
             granted=True,
-            paused=state.paused,
-            gate=PAUSED if state.paused else "",
-            reason=why if state.paused else "",
+            paused=bool(gate),
+            gate=gate,
+            reason=why if gate == PAUSED else "many nodes have faults" if gate else "",
             lease_until=permit.until,
         )
         self.outbox.append(decision)

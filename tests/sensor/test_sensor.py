@@ -358,3 +358,6 @@ async def test_a_job_that_asks_for_it_is_watched_once(lab: Lab) -> None:
     assert [e.id for e in found] == [handle.id]
     memo = await found[0].memo_value(ids.MEMO_JOB, type_hint=TrainingJob)
     assert (memo.mode, memo.run, memo.opted_in) == (Mode.OBSERVE, "gpt", True)
+    begin = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    start = json.loads(begin.input.payloads[0].data)
+    assert start["guard_id"] == ids.guard_id(lab.cluster)

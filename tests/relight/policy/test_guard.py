@@ -280,6 +280,22 @@ def test_a_tripped_breaker_refuses_drains_and_lets_recoveries_pass() -> None:
     assert desk.recover("r").granted
 
 
+def test_a_drain_that_was_allowed_just_before_is_held_back() -> None:
+    desk = Desk(drains_per_hour=5)
+    assert not desk.drain("early").paused
+    desk.recover("r")
+    desk.fault("n1", "n2", "n3")
+    told = desk.answer("early")
+    assert (told.granted, told.paused, told.gate) == (True, True, gates.BREAKER)
+    assert not desk.answer("r").paused
+    assert desk.drain("early").paused, "also when it asks again"
+    desk.tick(30 * MINUTE)
+    assert desk.answer("early").paused, "half open: another one tries"
+    desk.guard.reset(BreakerReset(by="ada"), desk.now)
+    desk.tick()
+    assert not desk.answer("early").paused
+
+
 def test_half_open_one_drain_tries_and_quiet_closes() -> None:
     desk = Desk(drains_per_hour=50, drain_share=1, partition_nodes={"gpu": 20})
     desk.fault("n1", "n2", "n3")
