@@ -48,7 +48,9 @@ async def locate_checkpoint(context: Context, given: LocateInput) -> LocateResul
     return _result(report, given)
 
 
-def look(job: TrainingJob, directory: str, diverged_from: CheckpointRef | None) -> Report:
+def look(
+    job: TrainingJob, directory: str, diverged_from: CheckpointRef | None, budget: timedelta = BUDGET
+) -> Report:
     """Inspects the directory, if it may be read for this job.
 
     Raises:
@@ -58,7 +60,7 @@ def look(job: TrainingJob, directory: str, diverged_from: CheckpointRef | None) 
     if owner is not None and ("://" in directory or Path(directory).stat().st_uid != owner):
         raise CheckpointError(f"{directory} does not belong to {job.user}, who named it in the job's comment")
     return inspect(
-        directory, layout=job.policy.checkpoint_layout, budget=BUDGET, enough=1, before=diverged_from
+        directory, layout=job.policy.checkpoint_layout, budget=budget, enough=1, before=diverged_from
     )
 
 

@@ -1,10 +1,31 @@
 """The monitor's own look at the scheduler, in case a sensor missed something."""
 
+import asyncio
+from datetime import timedelta
+
+from temporalio import activity
+
 from activities.common import Context, heartbeats, in_words, now, read_job, relate
-from relight.contracts import Anomaly, Attempt, Cause, Evidence, JobInfo, JobState, Source, Symptom
-from relight.contracts.steps import PollInput, PollResult
+from activities.locate_checkpoint import look
+from relight.checkpoints.report import CheckpointError, State
+from relight.contracts import (
+    Anomaly,
+    Attempt,
+    Cause,
+    Evidence,
+    JobInfo,
+    JobState,
+    Source,
+    Symptom,
+    TrainingJob,
+)
+from relight.contracts.steps import BadCheckpoint, CheckpointLook, PollInput, PollResult
 from relight.policy.attempts import Relation
 from relight.scheduler.port import NoSuchJob, NotSupported, SchedulerError
+
+BUDGET = timedelta(seconds=10)
+"""The longest that the look at checkpoints may take."""
+MAX_BAD = 5
 
 _CAUSES = {
     JobState.NODE_FAIL: Cause.NODE_FAILURE,
@@ -16,7 +37,10 @@ _CAUSES = {
 async def look_at_job(context: Context, given: PollInput) -> PollResult:
     """Says what the scheduler says. It never fails: no answer is an answer too (`known` is None)."""
     async with heartbeats():
-        return await _look(context, given.job.attempt)
+        result = await _look(context, given.job.attempt)
+        if result.info is None or result.info.state is not JobState.RUNNING:
+            return result
+        return result.model_copy(update={"checkpoints": await asyncio.to_thread(_checkpoints, given.job)})
 
 
 async def _look(context: Context, expected: Attempt) -> PollResult:
@@ -31,6 +55,32 @@ async def _look(context: Context, expected: Attempt) -> PollResult:
     return PollResult(
         known=True, info=info, anomaly=_fault(info, expected), text=f"the job is {in_words(info)}"
     )
+
+
+def _checkpoints(job: TrainingJob) -> CheckpointLook | None:
+    """What the directory holds. It is only a look: what cannot be read now may be read next time."""
+    directory = job.checkpoint_dir
+    if directory is None or "://" in directory:  # a look at a remote store may cost money
+        return None
+    try:
+        report = look(job, directory, None, budget=BUDGET)
+    except (CheckpointError, OSError) as error:
+        activity.logger.info("the checkpoints were not looked at: %s", error)
+        return None
+    bad: list[BadCheckpoint] = []
+    for found in report.checkpoints:
+        if found.state is State.USABLE:
+            return CheckpointLook(directory=directory, saved_at=found.modified_at, bad=tuple(bad[:MAX_BAD]))
+        if found.state is not State.IN_PROGRESS:
+            bad.append(
+                BadCheckpoint(
+                    name=found.name,
+                    state=found.state.value,
+                    reason=found.reason,
+                    modified_at=found.modified_at,
+                )
+            )
+    return CheckpointLook(directory=directory, bad=tuple(bad[:MAX_BAD]))
 
 
 async def _from_accounting(context: Context, expected: Attempt) -> PollResult:

@@ -34,11 +34,12 @@ from relight.contracts.messages import (
     RecoveryNews,
     RecoveryRecord,
 )
-from relight.contracts.steps import PollResult
+from relight.contracts.steps import CheckpointLook, PollResult
 from relight.diagnosis.verdict import diagnose
 from relight.policy.attempts import Relation, relation, same_execution
 from relight.policy.ledger import note_failure
 from relight.policy.plan import nothing_to_recover
+from relight.policy.saves import remember, trouble
 
 MAX_SEEN = 1000
 MAX_INBOX = 50
@@ -299,6 +300,21 @@ class Memory:
             self.hear_attempt(_report(info, seen, AttemptEvent.STARTED, now), now)
         if result.anomaly is not None:
             self._hear_fault_found(result.anomaly, info, seen, now)
+        if result.checkpoints is not None and self.state.end is None:
+            self._hear_checkpoints(result.checkpoints, info, now)
+
+    def _hear_checkpoints(self, look: CheckpointLook, info: JobInfo, now: datetime) -> None:
+        """Training goes on, and its checkpoints are not what they should be: people should know in time."""
+        self._set(saves=remember(self.state.saves, look))
+        attempt = self.job.attempt
+        anomaly = trouble(self.state.saves, look, info, attempt, self.state.progress, now)
+        if anomaly is None or anomaly.anomaly_id in self._seen or self.open_recovery is not None:
+            return
+        self._notice(f"{now:%Y-%m-%d %H:%M} UTC: {anomaly.says}")
+        self.hear_anomaly(anomaly, now)  # it may explain a later fault
+
+    def _notice(self, note: str) -> None:
+        self._set(noticed=(*self.state.noticed, note)[-MAX_NOTICED:])
 
     def _hear_unknown_job(self, text: str) -> None:
         self._set(unknown_polls=self.state.unknown_polls + 1)
@@ -356,8 +372,7 @@ class Memory:
     def set_aside(self, diagnosis: Diagnosis, now: datetime) -> None:
         """Empties the inbox of a diagnosis that needs no recovery; what people may want to know is kept."""
         if diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED}:
-            note = f"{diagnosis.detected_at:%Y-%m-%d %H:%M} UTC: {diagnosis.explanation}"
-            self._set(noticed=(*self.state.noticed, note)[-MAX_NOTICED:])
+            self._notice(f"{diagnosis.detected_at:%Y-%m-%d %H:%M} UTC: {diagnosis.explanation}")
         self._set(inbox=(), settle_until=None)
         self._look_soon(now)
 

@@ -143,6 +143,8 @@ class MonitorState(Model):
     """Failures of this run that a restart followed, oldest first."""
     noticed: tuple[str, ...] = ()
     """What was seen and needs no recovery, newest last: a slowdown, for example."""
+    saves: tuple[UtcDatetime, ...] = ()
+    """When the latest usable checkpoints were saved, oldest first."""
     attempts: tuple[AttemptReport, ...] = ()
     """How the latest attempts began and ended."""
     end: EndReason | None = None

@@ -5,7 +5,7 @@ nothing and says so with the error type `AttemptChanged`.
 """
 
 from relight.contracts.anomaly import Anomaly, Diagnosis, Evidence, Progress
-from relight.contracts.base import Model, UtcDatetime
+from relight.contracts.base import CleanText, Model, UtcDatetime
 from relight.contracts.job import Attempt, JobInfo, TrainingJob
 from relight.contracts.outcome import CheckpointRef
 
@@ -256,6 +256,26 @@ class PollInput(Model):
     job: TrainingJob
 
 
+class BadCheckpoint(Model):
+    """A checkpoint that cannot be used, and is not being written now."""
+
+    name: str
+    state: str
+    """incomplete or corrupt."""
+    reason: CleanText = ""
+    modified_at: UtcDatetime | None = None
+
+
+class CheckpointLook(Model):
+    """What a look into the checkpoint directory of a running job found."""
+
+    directory: CleanText = ""
+    saved_at: UtcDatetime | None = None
+    """When the newest usable one was last written to; None: there is none."""
+    bad: tuple[BadCheckpoint, ...] = ()
+    """Those newer than the newest usable one that cannot be used, newest first."""
+
+
 class PollResult(Model):
     """Result of `look_at_job`."""
 
@@ -264,4 +284,6 @@ class PollResult(Model):
     info: JobInfo | None = None
     anomaly: Anomaly | None = None
     """A fault that the look itself found."""
+    checkpoints: CheckpointLook | None = None
+    """None: the job does not run, has no directory that is known, or it could not be looked at."""
     text: str = ""

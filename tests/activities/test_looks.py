@@ -1,6 +1,8 @@
 """The steps that ask the scheduler: isolate_nodes, wait_nodes_free, verify_running, hold_job, look_at_job."""
 
+import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -235,3 +237,24 @@ async def test_forgotten(run: Runner, double: Double) -> None:
     assert result.known is False
     assert result.info is not None
     assert result.anomaly is not None
+
+
+async def test_the_look_at_a_running_job_sees_its_checkpoints(
+    run: Runner, double: Double, tmp_path: Path
+) -> None:
+    for step in (10, 20):
+        saved = tmp_path / f"step_{step:08d}"
+        saved.mkdir()
+        (saved / "model.json").write_text("{}")
+        if step == 10:
+            (saved / "COMPLETE").touch()
+    os.utime(tmp_path / "step_00000020" / "model.json", (1, 1))
+    os.utime(tmp_path / "step_00000020", (1, 1))
+    found = (await run(look_at_job, PollInput(job=training(checkpoint_dir=str(tmp_path))))).checkpoints
+    assert found is not None
+    assert found.saved_at is not None
+    assert [(b.name, b.state) for b in found.bad] == [("step_00000020", "incomplete")]
+    gone = training(checkpoint_dir=str(tmp_path / "none"))
+    assert (await run(look_at_job, PollInput(job=gone))).checkpoints is None
+    double.set(state=JobState.PENDING)
+    assert (await run(look_at_job, PollInput(job=training(checkpoint_dir=str(tmp_path))))).checkpoints is None

@@ -32,7 +32,7 @@ from relight.contracts.messages import (
     RecoveryNews,
 )
 from relight.contracts.outcome import CheckpointRef
-from relight.contracts.steps import PollResult
+from relight.contracts.steps import BadCheckpoint, CheckpointLook, PollResult
 from tests.workflows import samples
 from workflows import memory as m
 from workflows.memory import Memory
@@ -395,3 +395,19 @@ def test_the_next_recovery_goes_behind_a_divergence_until_training_resumed() -> 
     memory.open("r3", samples.diagnosis(), NOW)
     memory.hear_recovery_ended(outcome(Outcome.RESUMED, recovery_id="r3"), NOW)
     assert memory.state.diverged_from is None
+
+
+def test_a_broken_checkpoint_of_a_healthy_run_is_noticed_once_and_explains_a_later_fault() -> None:
+    memory = fresh()
+    progress = samples.Progress(step=120, at=NOW)
+    memory.hear_attempt(samples.report("progress", progress=progress), NOW)
+    broken = BadCheckpoint(name="step_9", state="corrupt", reason="a shard is cut", modified_at=NOW)
+    running = samples.info(JobState.RUNNING, start_time=NOW - timedelta(hours=1))
+    look = PollResult(known=True, info=running, checkpoints=CheckpointLook(directory="/c", bad=(broken,)))
+    for _ in range(3):
+        memory.hear_look(look, NOW)
+    assert len(memory.status().noticed) == 1
+    assert "step_9" in memory.status().noticed[0]
+    assert memory.status().state == "watching"
+    memory.hear_anomaly(samples.anomaly("a1"), NOW)
+    assert any("step_9" in e.text for e in memory.diagnose()[0].evidence)
