@@ -127,7 +127,8 @@ def _progress(progress: Progress | None) -> str:
 def _recovery(recovery: RecoveryView, job_id: str) -> list[RenderableType]:
     head = f"[bold]recovery[/] {escape(recovery.recovery_id)}, began {clock(recovery.started, date=True)}"
     if recovery.outcome is not None:
-        return [head, f"  {one_line(recovery.outcome)}", timeline(recovery.outcome)]
+        why = what_happened(recovery.status) if recovery.status is not None else []
+        return [head, f"  {one_line(recovery.outcome)}", *why, timeline(recovery.outcome)]
     status = recovery.status
     if status is None:
         return [head, "  it ended without a result" if recovery.ended else "  open; no worker tells more"]

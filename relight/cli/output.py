@@ -1,6 +1,7 @@
 """How the command writes: results on stdout, complaints on stderr, times as people read them."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,12 +11,17 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 
+PIPE_WIDTH = 240
+"""Columns of tables that are written into a pipe or a file."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def console() -> Console:
     """Standard output. Made anew for each use, so that it follows redirections."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    on_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
+    # In a pipe there is no width: a table should not be folded to eighty columns there.
+    width = None if on_screen else PIPE_WIDTH
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=width)
 
 
 def complain(message: str, kind: str = "error") -> None:

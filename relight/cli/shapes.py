@@ -27,7 +27,7 @@ class RecoveryView(Model):
     started: UtcDatetime
     ended: UtcDatetime | None = None
     status: RecoveryStatus | None = None
-    """Of an open one: evidence, plan, digest, deadline, log. None: no worker answered."""
+    """Of an open one, and of the latest: evidence, plan, digest, deadline, log. None: no worker answered."""
     outcome: RecoveryOutcome | None = None
     """Of an ended one. None: it ended without a result (terminated, say)."""
 

@@ -149,9 +149,11 @@ async def job_view(client: Client, monitor: Monitor) -> JobView:
     """A job with all its recoveries."""
     watched = _watched(monitor, await monitor_status(client, monitor.id))
     recoveries = []
-    for execution in await list_recoveries(client, monitor.id):
+    found = await list_recoveries(client, monitor.id)
+    for execution in found:
         is_open = execution.status is WorkflowExecutionStatus.RUNNING
-        ask = is_open and watched.status is not None
+        # The latest one is asked after its end too: its evidence says why it happened.
+        ask = watched.status is not None and (is_open or execution is found[-1])
         recoveries.append(
             RecoveryView(
                 recovery_id=execution.id,
