@@ -6,7 +6,6 @@ other way round, keep understanding each other.
 
 from relight.contracts.anomaly import (
     Anomaly,
-    Cause,
     Diagnosis,
     Evidence,
     Progress,
@@ -16,21 +15,25 @@ from relight.contracts.anomaly import (
     Symptom,
 )
 from relight.contracts.base import CleanText, Model, UtcDatetime, clean_text
+from relight.contracts.cause import Cause
 from relight.contracts.job import Attempt, JobInfo, JobState, Mode, NodeInfo, TrainingJob
 from relight.contracts.outcome import Outcome, RecoveryOutcome, Timeline
 from relight.contracts.plan import Action, Plan, PlanStep
-from relight.contracts.policy import Policy
+from relight.contracts.policy import CauseRule, Isolation, MayAct, Policy
 
 __all__ = [
     "Action",
     "Anomaly",
     "Attempt",
     "Cause",
+    "CauseRule",
     "CleanText",
     "Diagnosis",
     "Evidence",
+    "Isolation",
     "JobInfo",
     "JobState",
+    "MayAct",
     "Mode",
     "Model",
     "NodeInfo",

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from relight.contracts.anomaly import Cause
 from relight.contracts.base import CleanText, Model, UtcDatetime, clean_text
+from relight.contracts.cause import Cause
 
 MAX_DRAIN_NODES = 64
 """Nodes that one request may ask to drain."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair
 
-from relight.contracts.anomaly import Cause
+from relight.contracts.cause import Cause
 from relight.contracts.job import Attempt, TrainingJob
 
 TASK_QUEUE = "relight"

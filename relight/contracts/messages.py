@@ -7,8 +7,9 @@ whatever the client says it is.
 from datetime import timedelta
 from enum import StrEnum
 
-from relight.contracts.anomaly import Anomaly, Cause, Diagnosis, Progress, Symptom
+from relight.contracts.anomaly import Anomaly, Diagnosis, Progress, Symptom
 from relight.contracts.base import CleanText, Model, UtcDatetime
+from relight.contracts.cause import Cause
 from relight.contracts.job import Attempt, JobState, Mode, TrainingJob
 from relight.contracts.outcome import CheckpointRef, RecoveryOutcome
 from relight.contracts.plan import Plan

@@ -3,8 +3,9 @@
 from datetime import timedelta
 from enum import StrEnum
 
-from relight.contracts.anomaly import Cause, Symptom
+from relight.contracts.anomaly import Symptom
 from relight.contracts.base import Model, UtcDatetime
+from relight.contracts.cause import Cause
 from relight.contracts.job import Attempt
 from relight.contracts.plan import Action
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field, field_validator
 
 from relight.contracts.base import Model
+from relight.contracts.cause import Cause
 
 
 class CheckpointLayout(Model):
@@ -57,6 +58,40 @@ class Then(StrEnum):
     """The attempt is ended, and the job held until a person looked at it."""
 
 
+class MayAct(StrEnum):
+    """Whether relight may act by itself, in act mode."""
+
+    AUTOMATIC = "automatic"
+    """Yes, when the evidence is good enough."""
+    APPROVAL = "approval"
+    """Only when a person approved the plan."""
+    NEVER = "never"
+    """Not at all, not even with an approval: it only tells."""
+
+
+class Isolation(StrEnum):
+    """How far relight may go to keep jobs off a faulty node."""
+
+    NONE = "none"
+    """Not at all: the job may start on the same nodes again."""
+    EXCLUDE = "exclude"
+    """This job is kept off the node."""
+    DRAIN = "drain"
+    """The node is drained for everyone, where trusted evidence, enough signs and the guard allow it; else
+    this job is kept off it."""
+
+
+class CauseRule(Model):
+    """What a policy says of one cause; None: what it says of all."""
+
+    act: MayAct | None = None
+    isolation: Isolation | None = None
+    signs: int | None = Field(default=None, ge=0, le=5)
+    signs_to_drain: int | None = Field(default=None, ge=1, le=5)
+    retries_general: int | None = Field(default=None, ge=0)
+    cool_down: timedelta | None = Field(default=None, ge=timedelta(0))
+
+
 class Policy(Model):
     """A named policy. Times are durations; the defaults suit a large training job."""
 
@@ -79,6 +114,19 @@ class Policy(Model):
     """How long training may take, from running, to pass the step it failed at."""
     poll: timedelta = timedelta(minutes=5)
     """The monitor's own look at the scheduler, in case a sensor missed something."""
+    act: MayAct = MayAct.AUTOMATIC
+    """Whether relight may act by itself, in act mode."""
+    isolation: Isolation = Isolation.DRAIN
+    """How far it may go to keep jobs off a faulty node."""
+    signs: int = Field(default=1, ge=0, le=5)
+    """So many independent sources must confirm a fault before relight restarts the job by itself."""
+    signs_to_drain: int = Field(default=2, ge=1, le=5)
+    """So many independent sources, the job's own log not counted, must confirm a node's fault before relight
+    takes it away from everyone."""
+    cool_down: timedelta = Field(default=timedelta(0), ge=timedelta(0))
+    """After a recovery of the run, so much time must pass before relight acts by itself again."""
+    causes: dict[Cause, CauseRule] = Field(default={})
+    """Where it differs for a cause."""
     retries_general: int = Field(default=3, ge=0)
     """Restarts for the same cause with no step gained, before relight stops."""
     retries_confirmation: int = Field(default=1, ge=0)
@@ -118,3 +166,10 @@ class Policy(Model):
             if "step" not in groups or len(pattern) > 500:
                 raise ValueError(f"{pattern[:80]!r} needs a group (?P<step>\\d+) and at most 500 characters")
         return value
+
+    def for_cause(self, cause: Cause) -> "Policy":
+        """This policy as it is for one cause."""
+        rule = self.causes.get(cause)
+        if rule is None:
+            return self
+        return self.model_copy(update=rule.model_dump(exclude_none=True))
