@@ -112,6 +112,14 @@ class Anomaly(Model):
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
+class Sign(Model):
+    """An independent source says that a node is at fault. Never the job's own log: its user writes it."""
+
+    node: str
+    source: Source
+    """An Xid counts as the kernel's, whether the kernel log, NVML or an exporter told it: it is one event."""
+
+
 class Diagnosis(Model):
     """What relight makes of the anomalies of one incident."""
 
@@ -130,6 +138,8 @@ class Diagnosis(Model):
     progress: Progress | None = None
     where: tuple[str, ...] = ()
     """The nodes on which it went wrong, suspected or not."""
+    signs: tuple[Sign, ...] = ()
+    """What speaks against nodes, each source once a node."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -7,13 +7,29 @@ local causes compete, the one that explains the other wins: hardware before the 
 
 from collections.abc import Sequence
 
-from relight.contracts import Anomaly, Cause, Diagnosis, Evidence, Role, Source, Suspect, Symptom, TrainingJob
+from relight.contracts import (
+    Anomaly,
+    Cause,
+    Diagnosis,
+    Evidence,
+    Role,
+    Sign,
+    Source,
+    Suspect,
+    Symptom,
+    TrainingJob,
+)
 
 MAX_EVIDENCE = 20
 MAX_SUSPECTS = 16
 
 _BY_DESIGN = frozenset({Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted this end: what follows it is teardown, what comes before it is not."""
+
+_HARDWARE = frozenset(
+    {Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK, Cause.NODE_FAILURE}
+)
+"""One broken machine can show itself as each of these."""
 
 _RANK = {
     Cause.NODE_FAILURE: 90,
@@ -81,6 +97,7 @@ def diagnose(anomalies: Sequence[Anomaly], job: TrainingJob) -> Diagnosis:
         occurred_at=min(root.occurred_at, detected),
         detected_at=detected,
         where=_where(suspects, supporting),
+        signs=_signs(root, ordered),
         progress=max(
             (a.progress for a in ordered if a.progress is not None), key=lambda p: p.at, default=None
         ),
@@ -143,6 +160,20 @@ def _where(suspects: Sequence[Suspect], supporting: Sequence[Anomaly]) -> tuple[
     """The nodes under suspicion, and the one that the first telling line is about."""
     first = next((e.node for a in supporting for e in a.evidence if e.node), None)
     return tuple(dict.fromkeys(n for n in (*(s.node for s in suspects), first) if n))
+
+
+def _signs(root: Anomaly, ordered: Sequence[Anomaly]) -> tuple[Sign, ...]:
+    """Which sources say that a node is at fault: those of the root, and of others that tell of the same."""
+    found = {}
+    for a in ordered:
+        same = a.cause is root.cause or {a.cause, root.cause} <= _HARDWARE
+        if a.role is not Role.ROOT or not same:
+            continue
+        for e in a.evidence:
+            if e.node and e.trust:
+                sign = Sign(node=e.node, source=Source.KERNEL if "xid-" in e.signature else e.source)
+                found[sign.node, sign.source] = sign
+    return tuple(found[key] for key in sorted(found))
 
 
 def _everywhere(root: Anomaly, job: TrainingJob) -> bool:

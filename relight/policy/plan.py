@@ -1,15 +1,31 @@
 """From a confirmed diagnosis to a plan: what to do, in which steps, and whether a person must agree."""
 
-from relight.contracts import Action, Cause, Diagnosis, Mode, Plan, PlanStep, Policy, Symptom, TrainingJob
+from relight.contracts import (
+    Action,
+    Cause,
+    Diagnosis,
+    Isolation,
+    MayAct,
+    Mode,
+    Plan,
+    PlanStep,
+    Policy,
+    Symptom,
+    TrainingJob,
+)
 from relight.contracts.messages import PastFailure
 from relight.contracts.outcome import CheckpointRef
 from relight.contracts.policy import Then
 from relight.contracts.steps import ConfirmResult, LocateResult
+from relight.policy import signs
 from relight.policy.decision import Decision, decide
 from relight.policy.steering import steering_step, why_to_ask
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
+
+DRAINED_FOR = frozenset({Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK})
+"""Causes for which a node is taken away from everyone: the next job would meet the same broken GPU."""
 
 MAX_NAMED = 8
 
@@ -38,6 +54,23 @@ def nodes_to_exclude(
     return tuple(sorted({*suspects, *confirmation.nodes_lost}))
 
 
+def nodes_to_drain(
+    policy: Policy, diagnosis: Diagnosis, confirmation: ConfirmResult, excluded: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Those of the excluded nodes that nobody shall use: enough independent sources say that they are broken.
+
+    A lost node is left to the scheduler, which gives it no job anyway.
+    """
+    if policy.isolation is not Isolation.DRAIN or diagnosis.cause not in DRAINED_FOR:
+        return ()
+    return tuple(
+        node
+        for node in excluded
+        if node not in confirmation.nodes_lost
+        and len(signs.against_node(node, diagnosis, confirmation)) >= policy.signs_to_drain
+    )
+
+
 def make_plan(
     job: TrainingJob,
     diagnosis: Diagnosis,
@@ -48,6 +81,7 @@ def make_plan(
     *,
     cannot_exclude: str = "",
     diverged_from: CheckpointRef | None = None,
+    guarded: bool = False,
 ) -> Plan:
     """Decides what to do. Pure: the same arguments always give the same plan, and so the same digest.
 
@@ -60,7 +94,9 @@ def make_plan(
         checkpoint: where training would resume; None when that could not be found out.
         cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
         diverged_from: training diverged after it resumed from this checkpoint.
+        guarded: there is a guard to ask; without one no node is drained for everyone.
     """
+    job = job.model_copy(update={"policy": job.policy.for_cause(diagnosis.cause)})
     what = f"{diagnosis.symptom.value}, cause {diagnosis.cause.value}"
     if nothing_to_recover(diagnosis):
         return Plan(action=Action.NONE, because=f"{what}: nothing to recover")
@@ -69,7 +105,12 @@ def make_plan(
     )
     if decision.action in {Action.NONE, Action.STOP}:
         return Plan(action=decision.action, because=f"{what}: {decision.because}")
+    if job.policy.act is MayAct.NEVER:
+        return Plan(action=Action.NONE, because=f"{what}: the policy says to do nothing about it")
     excluded = () if cannot_exclude else nodes_to_exclude(job, decision.nodes, confirmation)
+    if job.policy.isolation is Isolation.NONE:
+        excluded = ()
+    drained = nodes_to_drain(job.policy, diagnosis, confirmation, excluded) if guarded else ()
     goes_on = diagnosis.symptom in {Symptom.SLOW, Symptom.DEGRADED} and not (
         diagnosis.cause is Cause.NUMERICAL and diverged_from is not None  # what it trains is worth nothing
     )
@@ -77,8 +118,10 @@ def make_plan(
     approval: list[str] = []
     if mode is Mode.OBSERVE:
         approval.append("observe mode: relight changes nothing by itself")
-    if confirmation.verdict != "confirmed":
-        approval.append(f"the fault is not confirmed by a second source ({confirmation.summary})")
+    if job.policy.act is MayAct.APPROVAL:
+        approval.append(f"the policy wants an approval for cause {diagnosis.cause.value}")
+    if reason := _unsure(job.policy, diagnosis, confirmation):
+        approval.append(reason)
     if goes_on:
         approval.append("training still goes on: a restart gives up running work")
     if goes_on and diagnosis.cause is Cause.NUMERICAL and diagnosis.symptom is Symptom.DEGRADED:
@@ -99,8 +142,14 @@ def make_plan(
         )
     return Plan(
         action=_action(decision, excluded, diverged_from),
-        steps=_restart_steps(job, excluded, checkpoint, diagnosis),
+        steps=_restart_steps(
+            job,
+            checkpoint,
+            diagnosis,
+            _isolation_steps(job.policy, diagnosis, confirmation, excluded, drained),
+        ),
         excluded_nodes=excluded,
+        drained_nodes=drained,
         checkpoint=checkpoint.name if checkpoint else None,
         checkpoint_step=checkpoint.step if checkpoint else None,
         needs_approval_because=tuple(approval),
@@ -128,14 +177,57 @@ def _because(what: str, diagnosis: Diagnosis, decision: Decision) -> str:
     return told
 
 
+def _unsure(policy: Policy, diagnosis: Diagnosis, confirmation: ConfirmResult) -> str:
+    """Why the fault is not sure enough to act on it alone; empty when it is."""
+    if policy.signs == 0:
+        return ""
+    if confirmation.verdict != "confirmed":
+        return f"the fault is not confirmed by a second source ({confirmation.summary})"
+    found = signs.of_the_fault(diagnosis, confirmation)
+    if len(found) >= policy.signs or policy.signs == 1:
+        return ""
+    return f"{len(found)} of {policy.signs} independent sources confirm the fault ({', '.join(found)})"
+
+
+def _isolation_steps(
+    policy: Policy,
+    diagnosis: Diagnosis,
+    confirmation: ConfirmResult,
+    excluded: tuple[str, ...],
+    drained: tuple[str, ...],
+) -> list[PlanStep]:
+    """How nodes are kept away, and on whose word. `isolate_nodes` only checks: `resubmit` excludes them."""
+    if not excluded:
+        return []
+    short = [
+        f"{node} by {' and '.join(said) or 'the job log alone'}"
+        for node in excluded
+        if node not in (*drained, *confirmation.nodes_lost)
+        and len(said := signs.against_node(node, diagnosis, confirmation)) < policy.signs_to_drain
+    ]
+    does = f"keep the job off {names(excluded)}"
+    if short and policy.isolation is Isolation.DRAIN and diagnosis.cause in DRAINED_FOR:
+        does += (
+            f" (not drained for everyone: that takes {policy.signs_to_drain} independent sources, and "
+            f"accused is {'; '.join(short[:MAX_NAMED])})"
+        )
+    steps = [PlanStep(name="isolate_nodes", does=does)]
+    for node in drained:
+        accusers = " and ".join(signs.against_node(node, diagnosis, confirmation))
+        does = f"drain {node} for everyone, on the word of {accusers}, if the guard allows it"
+        steps.append(PlanStep(name="drain_node", does=does, mutates=True))
+    return steps
+
+
 def _restart_steps(
-    job: TrainingJob, excluded: tuple[str, ...], checkpoint: LocateResult | None, diagnosis: Diagnosis
+    job: TrainingJob,
+    checkpoint: LocateResult | None,
+    diagnosis: Diagnosis,
+    isolation: list[PlanStep],
 ) -> tuple[PlanStep, ...]:
-    """The runbook of a restart. `isolate_nodes` only checks and merges: `resubmit` applies the exclusion."""
-    steps = []
-    if excluded:
-        steps.append(PlanStep(name="isolate_nodes", does=f"keep the job off {names(excluded)}"))
-    steps += [
+    """The runbook of a restart."""
+    steps = [
+        *isolation,
         _drain_step(job),
         PlanStep(name="wait_nodes_free", does="wait until no process of the old attempt is left"),
         PlanStep(name="locate_checkpoint", does=_resume_point(checkpoint, diagnosis)),
