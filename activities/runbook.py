@@ -5,9 +5,11 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.check_node import check_node
 from activities.common import Context
 from activities.confirm_fault import confirm_fault
 from activities.drain_job import drain_job
+from activities.drain_node import drain_node, look_at_node, release_node
 from activities.hold_job import hold_job
 from activities.isolate_nodes import isolate_nodes
 from activities.locate_checkpoint import locate_checkpoint
@@ -18,6 +20,7 @@ from activities.steer_checkpoint import steer_checkpoint
 from activities.verify_resume import verify_resume
 from activities.verify_running import verify_running
 from activities.wait_nodes_free import wait_nodes_free
+from relight.contracts.node_drain import NodeCheck, NodeLook, NodeStep
 from relight.contracts.steps import (
     ConfirmInput,
     ConfirmResult,
@@ -107,6 +110,26 @@ class Runbook:
         """Saves what it takes to submit the job again."""
         return await snapshot_job(self._context, given)
 
+    @activity.defn
+    async def drain_node(self, given: NodeStep) -> NodeLook:
+        """Takes a node away from everyone."""
+        return await drain_node(self._context, given)
+
+    @activity.defn
+    async def look_at_node(self, given: NodeStep) -> NodeLook:
+        """How does a node stand now?"""
+        return await look_at_node(self._context, given)
+
+    @activity.defn
+    async def check_node(self, given: NodeStep) -> NodeCheck:
+        """Is the node well again? Runs the site's own commands."""
+        return await check_node(self._context, given)
+
+    @activity.defn
+    async def release_node(self, given: NodeStep) -> NodeLook:
+        """Gives a node back."""
+        return await release_node(self._context, given)
+
     def all(self) -> list[Callable[..., Any]]:
         """The steps, for a worker."""
         return [
@@ -122,4 +145,8 @@ class Runbook:
             self.hold_job,
             self.look_at_job,
             self.snapshot_job,
+            self.drain_node,
+            self.look_at_node,
+            self.check_node,
+            self.release_node,
         ]

@@ -164,6 +164,28 @@ class GuardSettings(GuardLimits):
         return GuardLimits.model_validate(self.model_dump())
 
 
+class DrainSettings(_Section):
+    """What happens to a node that relight drained, once no job is on it.
+
+    Commands are argument vectors; `{node}`, `{cause}` and `{recovery}` in them are replaced.
+    """
+
+    repair: tuple[str, ...] = ()
+    """The site's own command that mends the node: a reset, a reboot, a ticket. Runs before each check."""
+    check: tuple[str, ...] = ()
+    """The site's own command that tells by exit code 0 that the node is well; empty: a person tells."""
+    release: bool = False
+    """Give the node back when the check passes; else a person does (`relight nodes release`)."""
+    timeout: Interval = timedelta(minutes=10)
+    """The longest that one command may take."""
+    tries: int = Field(default=2, ge=1, le=10)
+    """So often repair and check are tried before the node is left to a person."""
+    again: Interval = timedelta(minutes=30)
+    """Time between two tries."""
+    dry_run: bool = False
+    """Only say which commands would run."""
+
+
 class LocalSettings(_Section):
     """The `local` scheduler."""
 
@@ -197,6 +219,7 @@ class Settings(BaseSettings):
     node: NodeSettings = NodeSettings()
     worker: WorkerSettings = WorkerSettings()
     slurm: SlurmSettings = SlurmSettings()
+    drain: DrainSettings = DrainSettings()
     local: LocalSettings = LocalSettings()
 
     @field_validator("state_dir")

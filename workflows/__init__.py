@@ -2,9 +2,10 @@
 
 from workflows.cluster_guard import ClusterGuard
 from workflows.job_monitor import TrainingJobMonitor
+from workflows.node_drain import NodeDrain
 from workflows.recovery import RecoveryWorkflow
 
-WORKFLOWS = (TrainingJobMonitor, RecoveryWorkflow, ClusterGuard)
+WORKFLOWS = (TrainingJobMonitor, RecoveryWorkflow, ClusterGuard, NodeDrain)
 """All workflows, for the worker."""
 
-__all__ = ["WORKFLOWS", "ClusterGuard", "RecoveryWorkflow", "TrainingJobMonitor"]
+__all__ = ["WORKFLOWS", "ClusterGuard", "NodeDrain", "RecoveryWorkflow", "TrainingJobMonitor"]

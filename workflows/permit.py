@@ -1,4 +1,4 @@
-"""A recovery's side of the cluster's guard: asks for a permit, takes the answer in, gives the permit back."""
+"""A holder's side of the cluster's guard: asks for a permit, takes the answer in, gives the permit back."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,10 +32,11 @@ SLACK = timedelta(hours=8)
 
 
 class GuardPermit:
-    """The permit of one recovery. Without a guard to ask, it counts as granted."""
+    """The permit of one recovery, or of one drain. Without a guard to ask, it counts as granted."""
 
-    def __init__(self, guard_id: str) -> None:
+    def __init__(self, guard_id: str, kind: PermitKind = PermitKind.RECOVERY) -> None:
         self.guard_id = guard_id
+        self.kind = kind
         self.granted = not guard_id
         self.refused = False
         self.paused = False
@@ -91,7 +92,7 @@ class GuardPermit:
 
     def hear(self, decision: PermitDecision) -> str:
         """Takes an answer in. Returns a line for the log; empty if it says nothing new."""
-        if decision.kind is not PermitKind.RECOVERY or not self.guard_id:
+        if decision.kind is not self.kind or not self.guard_id:
             return ""
         paused = decision.granted and decision.paused
         refused = not (decision.granted or decision.waits)
@@ -104,14 +105,14 @@ class GuardPermit:
         self.version += 1
         self._asks = 1
         if paused:
-            return f"the cluster is paused: {self.reason}"
+            return f"nothing may be changed now: {self.gate}, {self.reason}"
         if self.granted:
-            return "the cluster's pause is over" if was_paused else "the guard gave a permit"
+            return "changes may be made again" if was_paused else "the guard gave a permit"
         if refused:
             return f"the guard refuses a permit: {self.gate}, {self.reason}"
         return f"waits for a permit: {self.gate}, {self.reason}"
 
-    async def ask(self, job: TrainingJob, diagnosis: Diagnosis) -> str:
+    async def ask(self, request: PermitRequest) -> str:
         """Asks, if it was not asked lately. Returns a line for the log, or an empty one."""
         now = workflow.now()
         if self._asked is not None and now - self._asked < self.ask_again:
@@ -119,16 +120,6 @@ class GuardPermit:
         self._asked = now
         self._asks += 1
         self._first_asked = self._first_asked or now
-        policy = job.policy
-        request = PermitRequest(
-            holder=workflow.info().workflow_id,
-            partition=job.partition,
-            user=job.user,
-            job=job.attempt.label,
-            cause=diagnosis.cause,
-            evidence_at=diagnosis.occurred_at,
-            lease=policy.drain_window + policy.queue_window + policy.verify_window + SLACK,
-        )
         if await self._signal("request_permit", request) or self.waits:
             return ""
         self.gate = MISSING
@@ -161,7 +152,13 @@ class GuardPermit:
     async def give_back(self) -> None:
         """Gives the permit back, or the place in the queue. Nothing happens where none was asked for."""
         if self._asked is not None:
-            await self._signal("release_permit", PermitRelease(holder=workflow.info().workflow_id))
+            release = PermitRelease(holder=workflow.info().workflow_id, kind=self.kind)
+            await self._signal("release_permit", release)
+
+    async def renew(self, request: PermitRequest) -> None:
+        """Tells the guard that the permit is still needed."""
+        if self.guard_id:
+            await self._signal("request_permit", request)
 
     async def _signal(self, name: str, message: Model) -> bool:
         guard = workflow.get_external_workflow_handle(self.guard_id)
@@ -171,3 +168,17 @@ class GuardPermit:
             workflow.logger.warning("guard %s is gone: %s", self.guard_id, error)
             return False
         return True
+
+
+def for_recovery(job: TrainingJob, diagnosis: Diagnosis) -> PermitRequest:
+    """What the recovery that runs here asks for."""
+    policy = job.policy
+    return PermitRequest(
+        holder=workflow.info().workflow_id,
+        partition=job.partition,
+        user=job.user,
+        job=job.attempt.label,
+        cause=diagnosis.cause,
+        evidence_at=diagnosis.occurred_at,
+        lease=policy.drain_window + policy.queue_window + policy.verify_window + SLACK,
+    )

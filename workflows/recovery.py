@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
         RecoveryNews,
         RecoveryStatus,
     )
+    from relight.contracts.node_drain import DrainNews
     from relight.contracts.outcome import CheckpointRef, Timeline
     from relight.contracts.policy import Then
     from relight.contracts.steps import (
@@ -61,8 +62,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.approval import Approval
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
+    from workflows.draining import start_drain
     from workflows.ending import Ended, because_of
-    from workflows.permit import GuardPermit
+    from workflows.permit import GuardPermit, for_recovery
     from workflows.signals import read
     from workflows.steps import PATIENCE, StepFailed, pause_after
 
@@ -107,6 +109,10 @@ class RecoveryWorkflow:
         """The nodes of the plan that `isolate_nodes` agreed to."""
         self._excluded: tuple[str, ...] = ()
         """The whole exclusion list of the next attempt."""
+        self._asked_to_drain: tuple[str, ...] = ()
+        """The nodes of the plan whose drains were started."""
+        self._nodes_drained: tuple[str, ...] = ()
+        """Those of them that are drained."""
         self._drained: DrainResult | None = None
         self._resubmitted: ResubmitResult | None = None
         self._running: RunningResult | None = None
@@ -170,6 +176,15 @@ class RecoveryWorkflow:
         decision = read(PermitDecision, payload)
         if decision is not None and (line := self._permit.hear(decision)):
             self._note(line)
+
+    @workflow.signal(description="How the drain of a node goes that the plan asked for (DrainNews)")
+    def drain_news(self, payload: object = None, *_: object) -> None:
+        """Records what came of a drain."""
+        news = read(DrainNews, payload)
+        if news is not None:
+            self._note(f"drain_node: {news.text}")
+            if news.drained and news.node not in self._nodes_drained:
+                self._nodes_drained = (*self._nodes_drained, news.node)
 
     @workflow.signal(description="Step back before the next change (Note)")
     def unwatch(self, payload: object = None, *_: object) -> None:
@@ -308,6 +323,7 @@ class RecoveryWorkflow:
         for tries in count():
             # After a failed try the job may be as we left it: what sensors tell of it can be our own doing.
             plan = await self._prepare(untouched=tries == 0)
+            await self._drain_nodes(plan)
             self._enter("draining")
             message = DrainInput(
                 job=self._job,
@@ -328,6 +344,13 @@ class RecoveryWorkflow:
                 self._mark(acted=drained.accepted_at or workflow.now())
             return drained
         raise AssertionError("count() does not end")
+
+    async def _drain_nodes(self, plan: Plan) -> None:
+        """Starts the drains of the plan. Each asks the guard itself, and the job does not wait for them."""
+        for node in plan.drained_nodes:
+            if node not in self._asked_to_drain:
+                self._asked_to_drain = (*self._asked_to_drain, node)
+                self._note(await start_drain(node, self._job, self._diagnosis, self._start.guard_id))
 
     async def _wait_nodes_free(self, drained: DrainResult) -> None:
         lost = self._confirmation.nodes_lost if self._confirmation else ()
@@ -509,7 +532,7 @@ class RecoveryWorkflow:
         The first permit is asked for before anything was changed, so that its refusal ends nothing half way.
         """
         permit, known = self._permit, self._permit.version
-        if line := await permit.ask(self._job, self._diagnosis):
+        if line := await permit.ask(for_recovery(self._job, self._diagnosis)):
             self._note(line)
         if permit.waits:
             self._enter("awaiting-permit")
@@ -648,6 +671,7 @@ class RecoveryWorkflow:
             self._planned,
             cannot_exclude=self._cannot_exclude,
             diverged_from=self._start.diverged_from,
+            guarded=bool(self._start.guard_id),
         )
 
     def _present_plan(self) -> Plan:
@@ -762,6 +786,7 @@ class RecoveryWorkflow:
             attempt=self._failed,
             new_attempt=new,
             excluded_nodes=self._isolated,
+            drained_nodes=self._nodes_drained,
             times=self._times,
             lost_from_step=self._failed_at(),
             resumed_at_step=self._resumed_at(),
@@ -817,6 +842,7 @@ def _essence(diagnosis: Diagnosis) -> tuple[object, ...]:
         diagnosis.nodes,
         diagnosis.where,
         diagnosis.root_key,
+        diagnosis.signs,
         diagnosis.progress.step if diagnosis.progress else None,
     )
 

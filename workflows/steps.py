@@ -113,7 +113,9 @@ async def poll(
     raise AssertionError("count() does not end")
 
 
-async def attempt(name: str, message: Model, result: type[R], *, summary: str) -> R:
+async def attempt(
+    name: str, message: Model, result: type[R], *, summary: str, one_try: timedelta = ONE_TRY
+) -> R:
     """Tries a step that changes something, once.
 
     Raises:
@@ -124,7 +126,7 @@ async def attempt(name: str, message: Model, result: type[R], *, summary: str) -
         message,
         result,
         summary,
-        start_to_close_timeout=ONE_TRY,
+        start_to_close_timeout=one_try,
         heartbeat_timeout=HEARTBEAT,
         retry_policy=RetryPolicy(maximum_attempts=1),
     )

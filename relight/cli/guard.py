@@ -1,4 +1,4 @@
-"""`relight guard` and `relight nodes`: what the cluster's guard allows, and what it holds against nodes."""
+"""`relight guard`: what the cluster's guard allows."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from rich.table import Table
 
 from relight.cli.decide import whoami
 from relight.cli.exit_codes import CommandError, ExitCode
-from relight.cli.guarded import cluster_of, guard_nodes, guard_status
+from relight.cli.guarded import cluster_of, guard_status
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import ago, clock, console, print_json, say
 from relight.contracts.guard import (
@@ -17,7 +17,6 @@ from relight.contracts.guard import (
     BreakerState,
     BreakerView,
     GuardStatus,
-    NodeView,
     PermitKind,
 )
 from relight.contracts.ids import guard_id
@@ -82,27 +81,6 @@ def reset(
         say(f"still not closed: {', '.join(still)}")
 
 
-def nodes(
-    ctx: typer.Context,
-    lemons: Annotated[bool, typer.Option("--lemons", help="Only lemons.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List nodes that failures point at, the worst first; lemons failed several different jobs."""
-    settings = invocation(ctx).settings
-
-    async def work() -> tuple[NodeView, ...]:
-        client = await invocation(ctx).client()
-        return await guard_nodes(client, settings, await cluster_of(client, settings))
-
-    found = [node for node in run_async(work()) if node.lemon or not lemons]
-    if as_json:
-        print_json(found)
-    elif not found:
-        say("nothing is held against any node" if not lemons else "no node is a lemon")
-    else:
-        console().print(_ledger(found))
-
-
 def _screen(found: GuardStatus) -> list[RenderableType]:
     head = f"[bold]cluster {escape(found.cluster)}[/]"
     parts: list[RenderableType] = [head]
@@ -155,20 +133,3 @@ def _screen(found: GuardStatus) -> list[RenderableType]:
 
 def _name(view: BreakerView) -> str:
     return f"partition {view.partition}" if view.partition else "cluster"
-
-
-def _ledger(found: list[NodeView]) -> Table:
-    table = Table("NODE", "LEMON", "SCORE", "JOBS", "LAST", "WHY", "EVIDENCE", box=None, pad_edge=False)
-    for node in found:
-        last = node.strikes[0]
-        evidence = next((s.evidence for s in node.strikes if s.evidence), "")
-        table.add_row(
-            escape(node.node),
-            "[red]yes[/]" if node.lemon else "-",
-            f"{node.score:.1f}",
-            str(node.jobs),
-            ago(last.at),
-            escape(node.why),
-            escape(evidence),
-        )
-    return table

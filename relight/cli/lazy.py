@@ -35,7 +35,7 @@ LAZY: Mapping[str, Lazy] = {
     "pause": Lazy("relight.cli.pause", "pause", "Jobs"),
     "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),
     "guard": Lazy("relight.cli.guard", "app", "Cluster"),
-    "nodes": Lazy("relight.cli.guard", "nodes", "Cluster"),
+    "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),

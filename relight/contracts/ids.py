@@ -13,6 +13,7 @@ TASK_QUEUE = "relight"
 MONITOR_WORKFLOW = "TrainingJobMonitor"
 RECOVERY_WORKFLOW = "RecoveryWorkflow"
 GUARD_WORKFLOW = "ClusterGuard"
+NODE_DRAIN_WORKFLOW = "NodeDrain"
 
 
 def monitor_id(attempt: Attempt) -> str:
@@ -28,6 +29,11 @@ def recovery_id(attempt: Attempt, anomaly_id: str) -> str:
 def guard_id(cluster: str) -> str:
     """Id of the guard of a cluster."""
     return f"guard:{cluster}"
+
+
+def node_drain_id(cluster: str, node: str, recovery: str) -> str:
+    """Id of the drain of a node that a recovery planned: each recovery drains a node at most once."""
+    return f"drain:{cluster}:{node}:{recovery.removeprefix(f'recover:{cluster}:')}"
 
 
 CLUSTER = SearchAttributeKey.for_keyword("RelightCluster")

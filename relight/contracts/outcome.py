@@ -66,6 +66,8 @@ class RecoveryOutcome(Model):
     """The attempt that failed."""
     new_attempt: Attempt | None = None
     excluded_nodes: tuple[str, ...] = ()
+    drained_nodes: tuple[str, ...] = ()
+    """Nodes that had been drained for everyone, on this recovery's plan, by its end."""
     times: Timeline = Timeline()
     lost_from_step: int | None = None
     resumed_at_step: int | None = None

@@ -43,6 +43,8 @@ class Double:
         self.known = {info.job_id: info} if info else {}
         self.accounting: dict[str, JobInfo] | None = None
         self.lost_nodes: set[str] = set()
+        self.drained: dict[str, str] = {}
+        """Reasons of drained nodes."""
         self.commands: list[str] = []
         self.lose: dict[str, str] = {}
         self.refuse: dict[str, SchedulerError] = {}
@@ -91,8 +93,15 @@ class Double:
         return self.accounting[job_id]
 
     async def nodes(self, names: Sequence[str] = ()) -> Mapping[str, NodeInfo]:
+        if self.lose.get("nodes"):
+            raise SchedulerUnreachable("nodes: no answer")
         return {
-            n: NodeInfo(name=n, state="DOWN" if n in self.lost_nodes else "IDLE")
+            n: NodeInfo(
+                name=n,
+                state="DOWN" if n in self.lost_nodes else "IDLE",
+                flags=("DRAIN",) if n in self.drained else (),
+                reason=self.drained.get(n, ""),
+            )
             for n in NODES
             if not names or n in names
         }
@@ -176,7 +185,15 @@ class Double:
         self._end("cancel")
 
     async def drain_node(self, node: str, reason: str) -> None:
-        raise NoSuchNode(node)
+        self._begin("drain_node", node)
+        if node not in NODES:
+            raise NoSuchNode(node)
+        self.drained[node] = reason
+        self._end("drain_node")
 
     async def resume_node(self, node: str) -> None:
-        raise NoSuchNode(node)
+        self._begin("resume_node", node)
+        if node not in NODES:
+            raise NoSuchNode(node)
+        self.drained.pop(node, None)
+        self._end("resume_node")

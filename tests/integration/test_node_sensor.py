@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import json
 import sys
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from relight.contracts import Anomaly, Cause, Mode, Outcome, Source
+from relight.contracts.node_drain import DrainEnd
 from tests.integration.lab import Lab, Process, Training
+from tests.sensor.node.stub import Stub, compile_stub
 
 pytestmark = [pytest.mark.slurm, pytest.mark.temporal, pytest.mark.timeout(240)]
 
@@ -22,7 +26,7 @@ OF_YESTERDAY = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bu
 class NodeSensor:
     """`relight sensor node` of one node, with a kernel log of its own."""
 
-    def __init__(self, lab: Lab, node: str) -> None:
+    def __init__(self, lab: Lab, node: str, library: Path | None = None) -> None:
         self.node = node
         name = f"{node}-{uuid.uuid4().hex[:6]}"
         self.kernel_log = lab.root / f"kern-{name}.log"
@@ -30,6 +34,16 @@ class NodeSensor:
         command = [sys.executable, "-m", "relight", "sensor", "node", "--name", node]
         command += ["--kernel-log", str(self.kernel_log)]
         env = {**lab.env, "RELIGHT_NODE__NVML": "false"}
+        self.gpus: Stub | None = None
+        if library is not None:
+            script = lab.root / f"gpus-{name}"
+            self.gpus = Stub(script)
+            env |= {
+                "RELIGHT_NODE__NVML": "true",
+                "RELIGHT_NODE__GPU_POLL": "0.5s",
+                "LD_LIBRARY_PATH": str(library.parent),
+                "NVML_STUB": str(script),
+            }
         self.process = Process(command, env, lab.root / f"sensor-{name}.log").start()
         lab.until(
             f"the sensor of {node} watches", lambda: "the node sensor watches" in self.process.text(), 30
@@ -42,8 +56,8 @@ class NodeSensor:
 
 
 @contextlib.contextmanager
-def node_sensor(lab: Lab, node: str) -> Iterator[NodeSensor]:
-    sensor = NodeSensor(lab, node)
+def node_sensor(lab: Lab, node: str, library: Path | None = None) -> Iterator[NodeSensor]:
+    sensor = NodeSensor(lab, node, library)
     try:
         yield sensor
     except BaseException:
@@ -139,3 +153,45 @@ async def test_xid_63_old_lines_and_other_nodes_are_nothing(lab: Lab) -> None:
     assert await kernel_signals(lab, training) == []
     assert await lab.recoveries(training) == []
     assert training.restarts() == 0
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_stub(tmp_path_factory.mktemp("nvml"))
+
+
+LOST = 15
+"""NVML_ERROR_GPU_IS_LOST (nvml.h)."""
+
+
+async def test_two_signs_drain_the_node_for_everyone_and_a_person_gives_it_back(
+    lab: Lab, library: Path
+) -> None:
+    training = lab.train(mode="act", wait_step=25)
+    node = lab.slurm.nodes_of(training.job_id)[-1]
+    with node_sensor(lab, node, library) as sensor:
+        assert sensor.gpus is not None
+        await asyncio.sleep(1.5)  # a look at healthy GPUs
+        training.fault("hang")
+        sensor.kernel_says("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
+        sensor.gpus.error("nvmlDeviceGetTemperature", LOST, 0)
+        sensor.gpus.error("nvmlDeviceGetPowerUsage", LOST, 0)
+        sensor.gpus.error("nvmlDeviceGetEccMode", LOST, 0)
+        outcome = await lab.outcome(training)
+    assert outcome.outcome is Outcome.RESUMED, outcome
+    assert outcome.excluded_nodes == (node,)
+    assert node not in lab.slurm.nodes_of(training.job_id)
+    assert outcome.drained_nodes == (node,)
+    reason = lab.slurm.run("scontrol", "show", "node", node)
+    assert f"relight: gpu_fallen_off_bus [{outcome.recovery_id}]" in reason
+    assert len([m for m in lab.slurm.mutations() if node in m and "drain" in m.lower()]) == 1
+    listed = json.loads(lab.cli("nodes", "drains", "--json").stdout)
+    assert [(d["node"], d["recovery_id"]) for d in listed] == [(node, outcome.recovery_id)]
+
+    lab.cli("nodes", "release", node, "--reason", "the GPU was replaced", "--by", "ada")
+    assert "DRAIN" not in lab.slurm.run("scontrol", "show", "node", node)
+    result = await (await lab.client()).get_workflow_handle(listed[0]["drain_id"]).result()
+    assert result["end"] == DrainEnd.RELEASED.value
+    refused = lab.cli("nodes", "release", node, check=False)
+    assert refused.returncode == 5
+    assert "is not drained" in refused.stderr

@@ -154,7 +154,9 @@ class Lab:
         HISTORIES.mkdir(exist_ok=True)
         for n, handle in enumerate(handles):
             history = await handle.fetch_history()
-            kind = {"recover": "recovery", "guard": "guard"}.get(handle.id.split(":")[0], "monitor")
+            kind = {"recover": "recovery", "guard": "guard", "drain": "drain"}.get(
+                handle.id.split(":")[0], "monitor"
+            )
             text = re.sub(r'"identity": ?"[^"]*"', '"identity":"recorded"', history.to_json())
             text = re.sub(r'"stackTrace": ?"(?:[^"\\]|\\.)*"', '"stackTrace":""', text)
             (HISTORIES / f"{name}.{n}.{kind}.json").write_text(text + "\n")

@@ -170,7 +170,7 @@ async def test_a_pause_of_the_cluster_stops_a_recovery_in_flight_within_seconds(
     assert time.monotonic() - began < 3
     drained.set()
     told = await waits_for_permit(lab, recovery, gates.PAUSED)
-    assert "the cluster is paused: ada: storage is down" in told.log
+    assert "nothing may be changed now: cluster paused, ada: storage is down" in told.log
     await asyncio.sleep(0.5)
     assert lab.world.mutations == ["drain_job"]
     await guard.signal("unpause", {})

@@ -18,7 +18,7 @@ RECORDED = sorted(HISTORIES.glob("*.json"))
 
 def test_histories_of_all_workflows_were_recorded() -> None:
     kinds = {path.name.split(".")[2] for path in RECORDED}
-    assert kinds == {"monitor", "recovery", "guard"}
+    assert kinds == {"monitor", "recovery", "guard", "drain"}
     assert len(RECORDED) >= 15
 
 

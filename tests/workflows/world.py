@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from relight.contracts import Attempt
+from relight.contracts.node_drain import NodeCheck, NodeHow, NodeLook, NodeStep
 from relight.contracts.steps import (
     NOT_YET,
     ConfirmInput,
@@ -94,6 +95,7 @@ _RUNBOOK = (
     "steer_checkpoint", "resubmit", "verify_running", "verify_resume", "hold_job",
 )  # fmt: skip
 
+OURS = NodeLook(how=NodeHow.OURS, idle=True, summary="it is drained by relight", at=samples.T0)
 CHECKPOINT = LocateResult(name="iter_0000100", step=100, layout="marker", summary="iter_0000100 is complete")
 
 
@@ -167,7 +169,25 @@ def activities(world: World) -> list[Callable[..., Any]]:
     async def snapshot_job(given: PollInput) -> str:
         return await world.answer("snapshot_job", given, lambda: "saved")
 
+    @activity.defn
+    async def drain_node(given: NodeStep) -> NodeLook:
+        return await world.answer("drain_node", given, lambda: OURS)
+
+    @activity.defn
+    async def look_at_node(given: NodeStep) -> NodeLook:
+        return await world.answer("look_at_node", given, lambda: OURS)
+
+    @activity.defn
+    async def check_node(given: NodeStep) -> NodeCheck:
+        return await world.answer("check_node", given, lambda: NodeCheck(summary="no check is configured"))
+
+    @activity.defn
+    async def release_node(given: NodeStep) -> NodeLook:
+        free = NodeLook(how=NodeHow.FREE, idle=True, summary="it is not drained")
+        return await world.answer("release_node", given, lambda: free)
+
     return [
+        drain_node, look_at_node, check_node, release_node,
         confirm_fault, isolate_nodes, drain_job, wait_nodes_free, locate_checkpoint, steer_checkpoint,
         resubmit, verify_running, verify_resume, hold_job, look_at_job, snapshot_job,
     ]  # fmt: skip
