@@ -270,7 +270,8 @@ class NodeDrain:
                 await workflow.sleep(pause_after(tries), summary=clip(f"release_node: {failed.text}"))
                 continue
             self._note(f"release_node: {look.summary}")
-            if look.how is NodeHow.FREE:
+            # Just after a resume Slurm may show the node as not responding, until it has asked it again.
+            if look.how in {NodeHow.FREE, NodeHow.LOST}:
                 raise _Over(DrainEnd.RELEASED, why)
             raise _Over(DrainEnd.TAKEN_BACK, look.summary)
 
