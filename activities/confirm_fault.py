@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities import logs
+from activities.ask_machines import about_hardware, about_silence
 from activities.common import (
     ENDED_BY_OTHERS,
     Context,
@@ -21,6 +22,7 @@ from activities.common import (
 )
 from relight.contracts import (
     Cause,
+    Diagnosis,
     Evidence,
     JobInfo,
     JobState,
@@ -52,10 +54,12 @@ class Look(Model):
 
 
 async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
-    """Confirms or refutes the diagnosis by the scheduler's word, its nodes, and the job's logs read again.
+    """Confirms or refutes the diagnosis by what independent sources say when they are asked again.
 
     A failed attempt or a lost node confirms at once. While the job still runs, its logs decide: steps that go
-    on refute; silence since the fault, for long enough, confirms.
+    on refute; silence since the fault, for long enough, confirms, unless its GPUs say that it computes or
+    saves. What NVML and kernel logs say of nodes comes from their sensors, with the diagnosis. A source that
+    cannot be asked is not available, and never keeps the others from answering.
 
     Raises:
         ApplicationError: `NotYet` while there is no answer; `AttemptChanged` when the job ended without a
@@ -84,6 +88,9 @@ async def _confirm(context: Context, given: ConfirmInput, remember: Remember) ->
         seen.append(_observe("nodes", "unknown", f"none of {len(nodes)} nodes of the allocation is lost"))
     else:
         seen.append(_observe("nodes", "not available", "the allocation is not known"))
+    seen += _told_by_sensors(diagnosis)
+    if (told := await about_hardware(context, diagnosis, allocation)) is not None:
+        seen.append(told)
 
     relation = relate(info, job.attempt)
     if relation is not Relation.SAME:
@@ -110,11 +117,11 @@ async def _confirm(context: Context, given: ConfirmInput, remember: Remember) ->
         return await _from_numbers(given, info, seen)
     if diagnosis.symptom in (Symptom.SLOW, Symptom.DEGRADED):
         return _result("inconclusive", "the job runs, and no second source tells how fast", seen, info)
-    return await _from_logs(given, info, seen, remember)
+    return await _from_logs(context, given, info, seen, remember)
 
 
 async def _from_logs(
-    given: ConfirmInput, info: JobInfo, seen: list[Observation], remember: Remember
+    context: Context, given: ConfirmInput, info: JobInfo, seen: list[Observation], remember: Remember
 ) -> ConfirmResult:
     """The scheduler says RUNNING: whether training goes on is in its logs."""
     diagnosis = given.diagnosis
@@ -146,10 +153,43 @@ async def _from_logs(
     needed = _needed_silence(given)
     if silent < needed:
         raise not_yet(f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s")
+    told = await about_silence(context, diagnosis, info.nodes or given.job.nodes, silent)
+    if told is not None:
+        seen.append(told)
+        if told.verdict == "refutes":
+            return _result("refuted", told.text, seen, info)
+        if told.verdict == "unknown" and _may_still_be_known(given, seen):
+            raise not_yet(f"the job is silent; Prometheus does not know yet: {told.text}")
     last = f"step {first.step}" if first.step is not None else "the start"
     text = f"the scheduler says RUNNING, and no step came after {last} for {_seconds(silent)} s"
     seen.append(_observe("job_log", "confirms", text, where))
     return _result("confirmed", text, seen, info)
+
+
+def _may_still_be_known(given: ConfirmInput, seen: list[Observation]) -> bool:
+    """The policy wants more signs than the log and what was seen until now."""
+    others = {e.source for o in seen if o.verdict == "confirms" for e in o.evidence} - {Source.JOB_LOG}
+    others |= {sign.source for sign in given.diagnosis.signs}
+    return 1 + len(others) < given.job.policy.for_cause(given.diagnosis.cause).signs
+
+
+def _told_by_sensors(diagnosis: Diagnosis) -> list[Observation]:
+    """What the node sensors have said, and which of them have not."""
+    seen = []
+    for source in (Source.KERNEL, Source.NVML):
+        evidence = tuple(e for e in diagnosis.evidence if e.source is source)[:4]
+        if evidence:
+            seen.append(
+                Observation(
+                    source=source.value,
+                    verdict="told",
+                    text="; ".join(e.text for e in evidence),
+                    evidence=evidence,
+                )
+            )
+        else:
+            seen.append(_observe(source.value, "not available", "no node sensor has said anything"))
+    return seen
 
 
 async def _from_numbers(given: ConfirmInput, info: JobInfo, seen: list[Observation]) -> ConfirmResult:

@@ -164,6 +164,31 @@ class GuardSettings(GuardLimits):
         return GuardLimits.model_validate(self.model_dump())
 
 
+class PrometheusSettings(_Section):
+    """The site's Prometheus, with the metrics of dcgm-exporter and node_exporter."""
+
+    url: str = Field(default="", pattern=r"^(https?://[^\s@]+)?$")
+    """`http://host:9090`; empty: there is none. A bearer token goes into `RELIGHT_PROMETHEUS_TOKEN`."""
+    timeout: Interval = timedelta(seconds=5)
+    """The longest that one query may take."""
+    poll: Interval = timedelta(seconds=15)
+    """How often the sensor asks for faults, for all watched jobs together."""
+    node_labels: tuple[str, ...] = ("Hostname", "node", "nodename", "instance")
+    """Labels that may name the node, in the order in which they are tried; port and domain are cut off."""
+    match_label: str = Field(default="", pattern=r"^[A-Za-z_]*[A-Za-z0-9_]*$")
+    """The label by which queries are limited to the nodes that are asked about; empty: they are not."""
+    stale_after: Interval = timedelta(seconds=60)
+    """A GPU whose last sample is older says nothing."""
+    long_enough: Interval = timedelta(seconds=30)
+    """GPUs must have waited for so long before they confirm a hang."""
+    fault_window: Interval = timedelta(minutes=5)
+    """Counters that rose within this time have just risen."""
+    io_busy: float = Field(default=50e6, gt=0)
+    """Bytes a second that a node must write and send, at least, to be busy with it."""
+    queries: dict[str, str] = Field(default_factory=dict)
+    """Queries of the site's own, by the names in `docs/reference.md`."""
+
+
 class DrainSettings(_Section):
     """What happens to a node that relight drained, once no job is on it.
 
@@ -219,6 +244,7 @@ class Settings(BaseSettings):
     node: NodeSettings = NodeSettings()
     worker: WorkerSettings = WorkerSettings()
     slurm: SlurmSettings = SlurmSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
     drain: DrainSettings = DrainSettings()
     local: LocalSettings = LocalSettings()
 

@@ -30,7 +30,7 @@ class Observation(Model):
 
     source: str
     verdict: str
-    """`confirms`, `refutes`, `unknown` or `not available`."""
+    """`confirms`, `refutes`, `unknown`, `not available`, or `told`: it is part of the diagnosis already."""
     text: str
     evidence: tuple[Evidence, ...] = ()
 

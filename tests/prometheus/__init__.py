@@ -1,0 +1,1 @@
+"""A real Prometheus, and exporters that say what a test tells them to."""
