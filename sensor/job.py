@@ -144,7 +144,8 @@ class WatchedJob:
 
 
 def _note_anomaly(anomaly: Anomaly, metrics: Metrics) -> None:
-    metrics.anomalies.labels(anomaly.detector, anomaly.symptom.value, anomaly.cause.value).inc()
+    source = anomaly.evidence[0].source.value if anomaly.evidence else ""
+    metrics.anomalies.labels(anomaly.detector, source, anomaly.symptom.value, anomaly.cause.value).inc()
     log.warning(
         "anomaly",
         job=anomaly.attempt.label,

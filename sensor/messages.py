@@ -1,22 +1,24 @@
-"""What the sensor tells a monitor: one signal, with the key by which it is never told twice."""
+"""What sensors tell monitors and the guard: one signal, with the key by which it is never told twice."""
 
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from relight.contracts import Anomaly
+from relight.contracts.guard import NodeReport
 from relight.contracts.messages import AttemptEvent, AttemptReport
 
 REPORT_ANOMALY = "report_anomaly"
 REPORT_ATTEMPT = "report_attempt"
+REPORT_NODE = "report_node"
 
 
 class Message(BaseModel):
-    """A signal to a monitor, as it waits in the outbox."""
+    """A signal, as it waits in the outbox."""
 
     model_config = ConfigDict(frozen=True)
 
-    signal: Literal["report_anomaly", "report_attempt"]
+    signal: Literal["report_anomaly", "report_attempt", "report_node"]
     key: str | None
     """The same thing seen again has the same key, and is not sent again; None: never a repeat."""
     payload: str
@@ -43,3 +45,8 @@ def attempt_message(report: AttemptReport) -> Message:
         payload=report.model_dump_json(),
         droppable=progress,
     )
+
+
+def node_message(report: NodeReport, key: str) -> Message:
+    """The signal that tells the cluster's guard of a faulty node; `key` names what was seen."""
+    return Message(signal=REPORT_NODE, key=f"node:{key}:{report.job}", payload=report.model_dump_json())

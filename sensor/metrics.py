@@ -31,7 +31,7 @@ class Metrics:
         self.anomalies = Counter(
             "relight_sensor_anomalies",
             "Anomalies reported.",
-            ["detector", "symptom", "cause"],
+            ["detector", "source", "symptom", "cause"],
             registry=self.registry,
         )
         self.outbox = Gauge(
@@ -52,6 +52,12 @@ class Metrics:
         self.temporal_up = Gauge(
             "relight_sensor_temporal_up", "1 while Temporal answers.", registry=self.registry
         )
+        self.prometheus_up = Gauge(
+            "relight_sensor_prometheus_up",
+            "1 while Prometheus answers; no series where none is configured.",
+            registry=None,
+        )
+        self._prometheus_shown = False
         self.log_bytes = Counter(
             "relight_sensor_log_bytes", "Bytes of logs that were read.", registry=self.registry
         )
@@ -61,6 +67,13 @@ class Metrics:
             ["job"],
             registry=self.registry,
         )
+
+    def show_prometheus(self, up: bool) -> None:
+        """Prometheus answers, or not."""
+        if not self._prometheus_shown:
+            self.registry.register(self.prometheus_up)
+            self._prometheus_shown = True
+        self.prometheus_up.set(up)
 
     def forget(self, job: str) -> None:
         """Takes the series of a job away that is no longer watched."""

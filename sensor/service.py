@@ -23,6 +23,7 @@ from relight.diagnosis.catalogue import Catalogue
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable, connect
 from sensor.job import Unsaved, WatchedJob
+from sensor.machines_watch import MachinesWatch
 from sensor.memory import Memory
 from sensor.metrics import Metrics
 from sensor.outbox import Outbox
@@ -69,6 +70,7 @@ class Sensor:
         self._settings = settings
         self._scheduler = scheduler
         self._scheduler_watch = SchedulerWatch(scheduler)
+        self._machines = MachinesWatch(settings.prometheus)
         self._store = store
         self._connect = connect_temporal
         self._client: Client | None = None
@@ -99,6 +101,12 @@ class Sensor:
                 ("scheduler", self._ask, poll.scheduler_poll.total_seconds(), self._ask_now),
                 ("logs", self._look, poll.log_poll.total_seconds(), self._look_now),
                 ("outbox", self._outbox.run, 1.0, asyncio.Event()),
+                (
+                    "machines",
+                    self._ask_machines,
+                    self._settings.prometheus.poll.total_seconds(),
+                    asyncio.Event(),
+                ),
             )
         ]
         try:
@@ -210,6 +218,17 @@ class Sensor:
         self.metrics.scheduler_up.set(view.reachable)
         self._look_now.set()
         await asyncio.sleep(PAUSE)
+
+    # What the machines say
+
+    async def _ask_machines(self) -> None:
+        if not self._machines.is_on:
+            return
+        running = [job for job in self._jobs.values() if job.watch.is_running]
+        await self._machines.poll(node for job in running for node in job.watch.memory.nodes)
+        self.metrics.show_prometheus(not self._machines.problem)
+        for job in running:
+            job.watch.hear_machines(self._machines.of(job.watch.memory.nodes))
 
     # What the logs say
 

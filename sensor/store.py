@@ -143,6 +143,22 @@ class Store:
         self.dropped += dropped
         return dropped
 
+    def put(self, workflow_id: str, messages: Sequence[Message]) -> int:
+        """Queues messages to a workflow that watches no job; those told before are left out.
+
+        Returns:
+            How many messages were given up because the outbox is full.
+
+        Raises:
+            sqlite3.Error: the file could not be written; nothing was queued.
+        """
+        with self._lock, _transaction(self._db):
+            for message in messages:
+                self._put(workflow_id, message)
+            dropped = self._make_room()
+        self.dropped += dropped
+        return dropped
+
     def forget(self, monitor: str) -> None:
         """Forgets a job that is no longer watched; signals that still wait for it are kept."""
         with self._lock, _transaction(self._db):

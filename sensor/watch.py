@@ -4,7 +4,7 @@ No I/O and no clock in here: `advance` gets a reading, a view and the time, and 
 remember is in `Memory`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -15,9 +15,11 @@ from relight.diagnosis.assemble import Silence
 from relight.diagnosis.findings import StepLine
 from relight.diagnosis.verdict import SILENCE_DETECTORS
 from relight.policy.attempts import Relation, relation
+from relight.prometheus.faults import Fault
 from sensor.detect.job_end import as_ended, describe, job_end, when_ended
 from sensor.detect.log_faults import after_it_failed, candidates, has_root, quotes, while_it_runs
-from sensor.detect.no_progress import no_progress
+from sensor.detect.machines import machine_faults
+from sensor.detect.no_progress import no_progress, patient
 from sensor.detect.node_loss import lost_nodes, node_loss
 from sensor.memory import Memory, Requeue
 from sensor.messages import Message, anomaly_message, attempt_message
@@ -58,6 +60,9 @@ class JobWatch:
         self.memory = memory if memory is not None else Memory(attempt=job.attempt, nodes=job.nodes)
         self._on_error = on_error
         self._told_other = False
+        self._machine_faults: tuple[Fault, ...] = ()
+        """Of the newest reading, if it says something new."""
+        self._machines_told: tuple[Attempt, set[tuple[str, str, str]]] | None = None
 
     @property
     def attempt(self) -> Attempt:
@@ -110,6 +115,13 @@ class JobWatch:
             self._told_other = False
         self.job = job
 
+    def hear_machines(self, faults: Sequence[Fault]) -> None:
+        """What Prometheus says of the attempt's GPUs now; each fault is told once in an attempt."""
+        known = (self.attempt, {(f.name, f.node, f.gpu) for f in faults})
+        if known != self._machines_told:
+            self._machine_faults = tuple(faults)
+            self._machines_told = known
+
     def advance(self, reading: Reading, view: View, now: datetime) -> list[Message]:
         """Takes in one look at the logs and the scheduler's newest answer; returns what to tell."""
         messages: list[Message] = []
@@ -120,6 +132,7 @@ class JobWatch:
         if self._all_is_read(reading, now):
             self._guard("log-faults", self._judge_findings, view, now, messages)
             self._guard("job-end", self._judge_end, view, now, messages)
+        self._guard("machines", self._tell_machines, now, messages)
         self._guard("course", self._judge_course, reading, view, now, messages)
         self._guard("no-progress", self._judge_silence, reading, view, now, messages)
         self._guard("progress", self._tell_progress, now, messages)
@@ -265,6 +278,13 @@ class JobWatch:
         # The silence that follows is explained, unless only consequences were seen.
         memory.silence_told = memory.silence_told or has_root(anomalies)
 
+    def _tell_machines(self, now: datetime, messages: list[Message]) -> None:
+        """Only while it runs: after the end others may use the nodes."""
+        faults, self._machine_faults = self._machine_faults, ()
+        if self.is_running and faults:
+            found = machine_faults(faults, self.attempt, self.memory.progress, now)
+            messages += [anomaly_message(a) for a in found]
+
     def _judge_course(self, reading: Reading, view: View, now: datetime, messages: list[Message]) -> None:
         """Training goes on, but its numbers are wrong or it has become slow: told once in an attempt."""
         memory = self.memory
@@ -304,7 +324,7 @@ class JobWatch:
             return
         if memory.trail.step_file in reading.troubles:
             return
-        anomaly = no_progress(memory, self.job.policy, self.attempt, view.nodes, now)
+        anomaly = no_progress(memory, patient(self.job), self.attempt, view.nodes, now)
         if anomaly is not None:
             memory.silence_told = True
             memory.hang_told += 1

@@ -1,5 +1,6 @@
 """Counts how recoveries end. It runs within the workflow sandbox, so it imports contracts only."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,12 @@ from temporalio.worker import (
 )
 
 with workflow.unsafe.imports_passed_through():
-    from relight.contracts import RecoveryOutcome
+    from relight.contracts import Outcome, RecoveryOutcome
+    from relight.contracts.messages import RecoveryInput
+
+
+OWN_LOOK = "poll"
+"""The detector of what the monitor's own look at the scheduler finds (`activities/look_at_job.py`)."""
 
 
 class Outcomes(Interceptor):
@@ -30,6 +36,7 @@ class _CountOutcome(WorkflowInboundInterceptor):
         result = await super().execute_workflow(input)
         if isinstance(result, RecoveryOutcome):
             _count(result)
+            _count_detection(result, input.args)
         return result
 
 
@@ -57,6 +64,21 @@ def _count(outcome: RecoveryOutcome) -> None:
             meter.with_additional_attributes({"phase": phase}).create_histogram_float(
                 "relight_recovery_seconds", "Time that a phase of a recovery took, up to this event.", "s"
             ).record(max(0.0, length.total_seconds()))
+
+
+def _count_detection(outcome: RecoveryOutcome, args: Sequence[Any]) -> None:
+    """What became of what sensors said; a fault that only the monitor's own look found was missed by them."""
+    start = next((arg for arg in args if isinstance(arg, RecoveryInput)), None)
+    by = start.anomalies[0].detector if start is not None and start.anomalies else ""
+    if by == OWN_LOOK:
+        verdict = "missed"
+    elif outcome.times.confirmed is not None:
+        verdict = "confirmed"
+    else:
+        verdict = "refuted" if outcome.outcome is Outcome.REFUTED else "unconfirmed"
+    workflow.metric_meter().with_additional_attributes(
+        {"verdict": verdict, "detector": by, "cause": outcome.cause.value, "cluster": outcome.attempt.cluster}
+    ).create_counter("relight_detections", "Suspected faults, by what became of them.").add(1)
 
 
 def _between(begin: datetime | None, end: datetime | None) -> timedelta | None:

@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
         GuardInput,
         GuardLimits,
         GuardStatus,
+        NodeClear,
         NodeReport,
         NodeView,
         PermitDecision,
@@ -39,6 +40,7 @@ _MESSAGES: dict[str, type[Model]] = {
     "pause": Note,
     "unpause": Note,
     "reset_breaker": BreakerReset,
+    "clear_node": NodeClear,
     "set_limits": GuardLimits,
 }
 
@@ -89,6 +91,11 @@ class ClusterGuard:
     def reset_breaker(self, payload: object = None, *_: object) -> None:
         """Records a `BreakerReset`."""
         self._post("reset_breaker", payload)
+
+    @workflow.signal(description="A node is mended: nothing is held against it any more (NodeClear)")
+    def clear_node(self, payload: object = None, *_: object) -> None:
+        """Records a `NodeClear`."""
+        self._post("clear_node", payload)
 
     @workflow.signal(description="The limits of the settings, from a worker at its start (GuardLimits)")
     def set_limits(self, payload: object = None, *_: object) -> None:
@@ -153,6 +160,8 @@ class ClusterGuard:
                 guard.unpause()
             case _, BreakerReset():
                 guard.reset(message, now)
+            case _, NodeClear():
+                guard.clear_node(message.node)
             case _, GuardLimits():
                 guard.configure(message)
 

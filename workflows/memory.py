@@ -48,6 +48,9 @@ MAX_EVIDENCE = 6
 MAX_SUSPECTS = 64
 MAX_RECORDS = 20
 MAX_NOTICED = 5
+MORE_PATIENCE = 1.5
+"""Factor on the silence that is allowed, after each suspected hang that was none."""
+MOST_PATIENCE = 8.0
 MAX_FORWARDED = 50
 """Late anomalies that one recovery is told of."""
 
@@ -120,6 +123,7 @@ class Memory:
             duplicates=state.duplicates,
             stale=state.stale,
             missed=state.missed,
+            refuted=state.refuted,
             noticed=state.noticed,
             renewals=state.renewals,
             malformed=state.malformed,
@@ -228,6 +232,8 @@ class Memory:
             return
         self._close(record.model_copy(update={"outcome": outcome, "state": "ended"}))
         self._set(ledger=note_failure(self.state.ledger, outcome, self.job.nodes))
+        if outcome.outcome is Outcome.REFUTED:
+            self._hear_refuted(outcome, record)
         if outcome.diverged_from is not None or outcome.outcome is Outcome.RESUMED:
             self._set(diverged_from=outcome.diverged_from)
         if outcome.outcome in {Outcome.HELD, Outcome.STOPPED}:
@@ -238,6 +244,18 @@ class Memory:
         self._catch_up(now)
         if outcome.outcome is not Outcome.RESUMED:
             self._look_soon(now)
+
+    def _hear_refuted(self, outcome: RecoveryOutcome, record: RecoveryRecord) -> None:
+        """The fault was none. After a hang that was none, a longer silence is allowed."""
+        self._set(refuted=self.state.refuted + 1)
+        if outcome.symptom is not Symptom.HANG or self.job.patience >= MOST_PATIENCE:
+            return
+        patience = min(MOST_PATIENCE, self.job.patience * MORE_PATIENCE)
+        self.job = self.job.model_copy(update={"patience": patience})
+        self._notice(
+            f"{record.started:%Y-%m-%d %H:%M} UTC: a suspected hang was none ({outcome.reason}); silence of "
+            f"{patience:.2g} times the usual length is allowed now"
+        )
 
     def hear_recovery_lost(self, recovery_id: str, now: datetime) -> None:
         """A recovery is gone and never reported: terminated, or silent beyond its lease."""

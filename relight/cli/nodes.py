@@ -19,8 +19,8 @@ from relight.cli.output import ago, complain, console, print_json, say
 from relight.cli.watched import ask, no_worker
 from relight.config import Settings
 from relight.contracts import Cause, NodeInfo
-from relight.contracts.guard import NodeView
-from relight.contracts.ids import CLUSTER, NODE_DRAIN_WORKFLOW
+from relight.contracts.guard import NodeClear, NodeView
+from relight.contracts.ids import CLUSTER, NODE_DRAIN_WORKFLOW, guard_id
 from relight.contracts.messages import Note
 from relight.contracts.node_drain import DrainEnd, NodeDrainResult, NodeDrainStatus
 from relight.policy.node_drain import PREFIX
@@ -110,6 +110,28 @@ def release(
     raise CommandError(f"{node} was not given back: {done.end.value}, {done.text}", ExitCode.REFUSED)
 
 
+@app.command()
+def clear(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")] = "",
+    by: Annotated[str, typer.Option("--by", help="Who mended it.", show_default="you, on this host")] = "",
+) -> None:
+    """Forget what is held against a node: it was mended, reset or rebooted. A drain stays as it is."""
+    settings = invocation(ctx).settings
+
+    async def work() -> None:
+        client = await invocation(ctx).client()
+        cluster = await cluster_of(client, settings)
+        if all(view.node != node for view in await guard_nodes(client, settings, cluster)):
+            raise CommandError(f"nothing is held against a node {node!r}", ExitCode.NOT_FOUND)
+        message = NodeClear(node=node, by=by or whoami(), reason=reason)
+        await client.get_workflow_handle(guard_id(cluster)).signal("clear_node", message)
+
+    run_async(work())
+    say(f"nothing is held against {node} any more")
+
+
 async def _drains(client: Client, settings: Settings, cluster: str) -> list[NodeDrainStatus]:
     query = (
         f"WorkflowType='{NODE_DRAIN_WORKFLOW}' AND ExecutionStatus='Running' AND {CLUSTER.name}='{cluster}'"
@@ -188,16 +210,19 @@ def _drain_table(found: Sequence[NodeDrainStatus]) -> Table:
 
 
 def _ledger(found: list[NodeView]) -> Table:
-    table = Table("NODE", "LEMON", "SCORE", "JOBS", "LAST", "WHY", "EVIDENCE", box=None, pad_edge=False)
+    table = Table(
+        "NODE", "LEMON", "NEEDS", "SCORE", "JOBS", "LAST", "WHY", "EVIDENCE", box=None, pad_edge=False
+    )
     for node in found:
-        last = node.strikes[0]
+        last = node.strikes[0].at if node.strikes else node.needs_since
         evidence = next((s.evidence for s in node.strikes if s.evidence), "")
         table.add_row(
             escape(node.node),
             "[red]yes[/]" if node.lemon else "-",
+            f"[yellow]{escape(node.needs)}[/]" if node.needs else "-",
             f"{node.score:.1f}",
             str(node.jobs),
-            ago(last.at),
+            ago(last) if last else "-",
             escape(node.why),
             escape(evidence),
         )

@@ -92,6 +92,18 @@ class NodeReport(Model):
     """Not only the job's own log says so."""
     hardware: Name = ""
     """What changes when the node's hardware is replaced (a serial number); a boot id does not."""
+    needs: Name = ""
+    """What the node needs when it is idle: `reset` or `reboot`; empty: nothing that is known."""
+    faulty: bool = True
+    """It failed a job, or will: a strike, and the breakers count it. Else only `needs` is noted."""
+
+
+class NodeClear(Model):
+    """Signal `clear_node`: a person has mended a node, and nothing is held against it any more."""
+
+    node: Name
+    by: CleanText = ""
+    reason: CleanText = ""
 
 
 class BreakerReset(Model):
@@ -186,6 +198,9 @@ class NodeRecord(Model):
     strikes: tuple[Strike, ...] = ()
     """Oldest first, one for each job and cause."""
     hardware: Name = ""
+    needs: Name = ""
+    """`reset` or `reboot`, when it is idle."""
+    needs_since: UtcDatetime | None = None
 
 
 class Sighting(Model):
@@ -314,6 +329,9 @@ class NodeView(Model):
     strikes: tuple[Strike, ...] = ()
     """Newest first."""
     hardware: str = ""
+    needs: str = ""
+    """What it needs when it is idle: `reset` or `reboot`."""
+    needs_since: UtcDatetime | None = None
 
 
 class GuardStatus(Model):

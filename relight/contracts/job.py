@@ -169,5 +169,7 @@ class TrainingJob(Model):
     checkpoint_dir: str | None = None
     policy: Policy = Policy()
     mode: Mode = Mode.OBSERVE
+    patience: float = Field(default=1.0, ge=1)
+    """Factor on the silence that is allowed: it grows when a suspected hang turns out to be none."""
     opted_in: bool = False
     """Its own user named the files, in the job's comment: only files of that user are read."""

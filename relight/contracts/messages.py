@@ -157,6 +157,8 @@ class MonitorState(Model):
     stale: int = 0
     missed: int = 0
     """Faults that only the monitor's own look at the scheduler found."""
+    refuted: int = 0
+    """Suspected faults that were none."""
     renewals: int = 0
     malformed: int = 0
     """Signals whose payload could not be read."""
@@ -197,6 +199,7 @@ class MonitorStatus(Model):
     duplicates: int = 0
     stale: int = 0
     missed: int = 0
+    refuted: int = 0
     renewals: int = 0
     malformed: int = 0
     lost: int = 0

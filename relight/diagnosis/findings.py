@@ -45,6 +45,8 @@ class Finding(Model):
     """The named groups of the signature's pattern."""
     attempt: int = 0
     """Counts the starts that the log itself announces; a log of one attempt has 0 throughout."""
+    needs: str = ""
+    """What the node needs: `reset` (of the GPU, when idle) or `reboot`; empty: nothing that is known."""
 
 
 class Sighting(Model):

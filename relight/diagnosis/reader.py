@@ -266,11 +266,13 @@ class LogReader:
         named = next((v for k, v in groups.items() if k.startswith("node")), None)
         node = named or says.node or self._node or self._node_of(rank)
         role, cause, hold_out, retryable, meaning = _plain(s)
+        needs = ""
         if s.table and groups.get("code", "").isdigit():
             entry = self._catalogue.xid.entry(int(groups["code"]), s.table)
             cause, meaning = entry.cause, f"{s.table.upper()} {groups['code']}: {entry.says or entry.name}"
             hold_out = entry.does is XidClass.HOLD_OUT
             role = _XID_ROLES[entry.does]
+            needs = entry.needs.value
         if failure is not None:
             replay = failure.key
         else:
@@ -298,6 +300,7 @@ class LogReader:
                 key=f"{s.id}|{replay}" if replay else s.id,
                 source=self._source,
                 hold_out=hold_out,
+                needs=needs,
                 weight=s.weight,
                 tag=s.tag,
                 peer=groups.get("peer") if s.names is Names.FAR else None,

@@ -29,6 +29,15 @@ class XidClass(StrEnum):
     """For a person; relight never acts on it."""
 
 
+class Needs(StrEnum):
+    """What a node needs before it is as good as before."""
+
+    NOTHING = ""
+    RESET = "reset"
+    """A reset of the GPU, once no job uses it."""
+    REBOOT = "reboot"
+
+
 class XidEntry(BaseModel):
     """One code."""
 
@@ -38,6 +47,7 @@ class XidEntry(BaseModel):
     does: XidClass
     cause: Cause = Cause.GPU_HARDWARE
     says: str = ""
+    needs: Needs = Needs.NOTHING
 
 
 UNKNOWN_CODE = XidEntry(name="not in the catalogue", does=XidClass.ESCALATE, cause=Cause.UNKNOWN)

@@ -118,6 +118,8 @@ class Guard:
         if name and report.partition_nodes is not None and known:
             state.partitions[name] = report.partition_nodes
         node_ledger.note_strikes(self.limits, state, report, now)
+        if not report.faulty:
+            return
         if breakers.is_stale(state, name, report.at):
             state.counts.stale += 1
         self._suspected |= dict.fromkeys(breakers.note_faults(self.limits, state, report, now))
@@ -141,6 +143,10 @@ class Guard:
     def reset(self, reset: BreakerReset, now: datetime) -> None:
         """A person closes breakers. What was seen before does not act any more."""
         breakers.reset(self.state, reset.partition, reset.by or "somebody", now)
+
+    def clear_node(self, node: str) -> None:
+        """A person has mended a node."""
+        node_ledger.clear(self.state, node)
 
     def configure(self, limits: GuardLimits) -> None:
         """New limits; permits that are held stay."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from relight.contracts.guard import GuardLimits, GuardState, NodeRecord, NodeReport, NodeView, Strike
 
+_NEEDS = ("", "reset", "reboot")
 MAX_NODE_STRIKES = 8
 """Strikes kept of one node."""
 MAX_NODES = 1000
@@ -24,8 +25,12 @@ def note_strikes(limits: GuardLimits, state: GuardState, report: NodeReport, now
         record = state.nodes.pop(name, NodeRecord())
         if report.hardware and record.hardware and report.hardware != record.hardware:
             record = NodeRecord()  # another machine under the old name
+        needs = _worse(record.needs, report.needs)
         state.nodes[name] = NodeRecord(
-            strikes=_with(record.strikes, report, at), hardware=report.hardware or record.hardware
+            strikes=_with(record.strikes, report, at) if report.faulty else record.strikes,
+            hardware=report.hardware or record.hardware,
+            needs=needs,
+            needs_since=record.needs_since if needs == record.needs else at,
         )
 
 
@@ -36,7 +41,7 @@ def forget_old(limits: GuardLimits, state: GuardState, now: datetime) -> None:
         if all(strike.at > old for strike in record.strikes):
             continue
         kept = tuple(strike for strike in record.strikes if strike.at > old)
-        if kept:
+        if kept or record.needs:
             state.nodes[name] = record.model_copy(update={"strikes": kept})
         else:
             del state.nodes[name]
@@ -76,14 +81,23 @@ def view(limits: GuardLimits, name: str, record: NodeRecord, now: datetime) -> N
         why=why,
         strikes=strikes,
         hardware=record.hardware,
+        needs=record.needs,
+        needs_since=record.needs_since,
     )
+
+
+def clear(state: GuardState, node: str) -> None:
+    """A person has mended it: nothing is held against it any more."""
+    state.nodes.pop(node, None)
 
 
 def ranked(limits: GuardLimits, state: GuardState, now: datetime) -> tuple[NodeView, ...]:
     """All nodes with strikes, the worst first."""
     views = [view(limits, name, record, now) for name, record in state.nodes.items()]
     return tuple(
-        sorted((v for v in views if v.strikes), key=lambda v: (not v.lemon, -v.jobs, -v.score, v.node))
+        sorted(
+            (v for v in views if v.strikes or v.needs), key=lambda v: (not v.lemon, -v.jobs, -v.score, v.node)
+        )
     )
 
 
@@ -114,6 +128,11 @@ def _with(strikes: tuple[Strike, ...], report: NodeReport, at: datetime) -> tupl
         )
     rest = [s for s in strikes if s is not known]
     return tuple(sorted([*rest, strike], key=lambda s: s.at)[-MAX_NODE_STRIKES:])
+
+
+def _worse(before: str, now: str) -> str:
+    """A reboot resets the GPUs too."""
+    return max(before, now, key=_NEEDS.index) if {before, now} <= set(_NEEDS) else now or before
 
 
 def _shrink(state: GuardState) -> None:

@@ -3,13 +3,34 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from relight.contracts import Anomaly, Attempt, Evidence, NodeInfo, Policy, Progress, Source, Suspect, Symptom
+from relight.contracts import (
+    Anomaly,
+    Attempt,
+    Evidence,
+    NodeInfo,
+    Policy,
+    Progress,
+    Source,
+    Suspect,
+    Symptom,
+    TrainingJob,
+)
 from sensor.memory import Memory
 from sensor.view import is_silent
 
 DETECTOR = "no-progress"
 MOST_REPEATS = 4
 """A hang that goes on is reported again so often, each time after twice the silence."""
+
+
+def patient(job: TrainingJob) -> Policy:
+    """The job's policy, with the patience that refuted hangs have taught."""
+    policy = job.policy
+    longer = {
+        "hang_floor": policy.hang_floor * job.patience,
+        "hang_factor": policy.hang_factor * job.patience,
+    }
+    return policy.model_copy(update=longer)
 
 
 def silent_until(memory: Memory, policy: Policy) -> datetime | None:

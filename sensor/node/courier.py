@@ -11,11 +11,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from relight.contracts import JobInfo, TrainingJob
+from relight.contracts.ids import guard_id
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable
-from sensor.messages import anomaly_message
+from sensor.messages import anomaly_message, node_message
 from sensor.node.facts import Fact, Spool
-from sensor.node.report import anomaly, concerned
+from sensor.node.report import anomaly, concerned, node_reports
 from sensor.outbox import Outbox
 from sensor.registry import watched_jobs
 from sensor.store import Store
@@ -46,6 +47,7 @@ class Courier:
         store: the outbox, and which monitors were told what.
         scheduler: whom to ask for the jobs on this node.
         connect: gives a client; raises `TemporalUnavailable`.
+        guard: there is a guard of the cluster, to be told of faulty nodes.
     """
 
     def __init__(
@@ -56,7 +58,10 @@ class Courier:
         store: Store,
         scheduler: Scheduler,
         connect: Callable[[], Awaitable[Client]],
+        *,
+        guard: bool = True,
     ) -> None:
+        self._guard = guard
         self._node = node
         self._cluster = cluster
         self._spool = spool
@@ -110,7 +115,7 @@ class Courier:
         for fact in facts:
             monitors = concerned(fact, jobs, watched, self._cluster)
             log.warning(
-                "telling" if monitors else "nobody to tell: no watched job was on this node",
+                "telling" if monitors else "no monitor to tell: no watched job was on this node",
                 signature=fact.finding.signature,
                 text=fact.finding.text,
                 monitors=sorted(monitors),
@@ -118,6 +123,9 @@ class Courier:
             for monitor, attempt in monitors.items():
                 message = anomaly_message(anomaly(fact, attempt, now))
                 self._store.save(monitor, watched[monitor], "{}", messages=[message])
+            if self._guard and (reports := node_reports(fact, jobs)):
+                messages = [node_message(report, fact.id) for report in reports]
+                self._store.put(guard_id(self._cluster), messages)
 
     async def _jobs(self, facts: list[Fact]) -> Sequence[JobInfo]:
         """The jobs that ran on this node: by their ids where these are known, which spares the scheduler."""
@@ -148,7 +156,7 @@ class Courier:
         return self._client
 
     def _undelivered(self, why: str) -> None:
-        log.warning("a monitor could not be told", why=why)
+        log.warning("a monitor, or the guard, could not be told", why=why)
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

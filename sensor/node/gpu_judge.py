@@ -14,6 +14,7 @@ HELD_LOOKS = 3
 """Looks in a row with the clocks held down before it is told: a moment of it is normal."""
 _NEEDS = {1: "a reset", 2: "a reboot of the node", 4: "to be drained and reset", 6: "a reset of its bus",
           7: "a reboot of the node"}  # fmt: skip
+_RESETS, _REBOOTS = {1, 4, 6}, {2, 7}
 _MAY_WAIT = {3: "no new peer-to-peer work", 5: "its NVLink domain to be recovered"}
 _HELD = {
     0x08: "slowed down by the hardware",
@@ -77,7 +78,9 @@ class GpuJudge:
             yield self._finding(now, "gpu-lost", Cause.GPU_FALLEN_OFF_BUS, says, holds_out=True, weight=5)
         if now.reset_required and not old.reset_required:
             says = "the driver refuses the GPU until it is reset"
-            yield self._finding(now, "reset-required", Cause.GPU_HARDWARE, says, holds_out=True)
+            yield self._finding(
+                now, "reset-required", Cause.GPU_HARDWARE, says, holds_out=True, needs="reset"
+            )
         if more := _rise(old.ecc_uncorrected, now.ecc_uncorrected):
             says = (
                 f"{more} more uncorrected memory errors ({now.ecc_uncorrected} since the driver was loaded)"
@@ -90,7 +93,7 @@ class GpuJudge:
             now.retired_pending and old.retired_pending is False
         ):
             says = "broken memory will be mapped out at the next reset"
-            yield self._finding(now, "remap-pending", Cause.GPU_MEMORY_ECC, says)
+            yield self._finding(now, "remap-pending", Cause.GPU_MEMORY_ECC, says, needs="reset")
         down = [
             n for n, (was, up) in enumerate(zip(old.links, now.links, strict=False)) if was and up is False
         ]
@@ -113,7 +116,10 @@ class GpuJudge:
     def _recovery(self, now: GpuReading, action: int) -> Iterator[Finding]:
         if (what := _NEEDS.get(action)) is not None:
             says = f"the driver says that the GPU needs {what}"
-            yield self._finding(now, f"needs-{action}", Cause.GPU_HARDWARE, says, holds_out=True, weight=-2)
+            needs = "reset" if action in _RESETS else "reboot" if action in _REBOOTS else ""
+            yield self._finding(
+                now, f"needs-{action}", Cause.GPU_HARDWARE, says, holds_out=True, weight=-2, needs=needs
+            )
         elif action:
             says = f"the driver says that the GPU needs {_MAY_WAIT.get(action, f'action {action}')}"
             yield self._finding(now, f"needs-{action}", Cause.GPU_HARDWARE, says)
@@ -128,6 +134,7 @@ class GpuJudge:
         holds_out: bool = False,
         symptom: Symptom = Symptom.CRASH,
         weight: int = 0,
+        needs: str = "",
     ) -> Finding:
         """Faults that hold the node out are roots; all else explains, and starts nothing by itself."""
         name = f"GPU {gpu.index} ({gpu.pci}, {gpu.uuid})" if gpu.index >= 0 else f"GPU {gpu.pci}".strip()
@@ -146,6 +153,7 @@ class GpuJudge:
             source=Source.NVML,
             hold_out=holds_out,
             weight=weight,
+            needs=needs,
             says=f"NVML: {says}.",
         )
 

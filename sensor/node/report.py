@@ -1,14 +1,17 @@
-"""From a fact about a node to the anomalies of the jobs on it. Pure."""
+"""From a fact about a node to the anomalies of the jobs on it, and to the cluster's ledger of nodes. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from relight.contracts import Anomaly, Attempt, Evidence, JobInfo, Suspect, TrainingJob
+from relight.contracts import Anomaly, Attempt, Evidence, JobInfo, Role, Suspect, TrainingJob
+from relight.contracts.guard import NodeReport
 from relight.policy.attempts import Relation, relation
 from sensor.node.facts import Fact
 
 BEFORE_START = timedelta(seconds=2)
 """The scheduler counts whole seconds, and its clock is another one."""
+MOST_JOBS = 4
+"""Jobs for each of which a faulty node gets a strike."""
 AFTER_END = timedelta(seconds=60)
 """A fact that comes so long after the end of an attempt may still explain it."""
 
@@ -67,6 +70,33 @@ def anomaly(fact: Fact, attempt: Attempt, now: datetime) -> Anomaly:
         weight=f.weight,
         says=f.says,
     )
+
+
+def node_reports(fact: Fact, jobs: Iterable[JobInfo]) -> list[NodeReport]:
+    """What the cluster's guard is told of the node: for each job that was hit, or once where none was.
+
+    Only faults of the node itself, and what it needs: not what a job's own mistake brings about.
+    """
+    f = fact.finding
+    faulty = f.role is Role.ROOT and f.hold_out
+    if f.node is None or not (faulty or f.needs):
+        return []
+    hit: list[JobInfo | None] = [
+        info for info in jobs if _ran(info, fact.at) and fact.job_id in {None, info.job_id}
+    ]
+    return [
+        NodeReport(
+            nodes=(f.node,),
+            cause=f.cause,
+            at=fact.at,
+            partition=info.partition if info is not None else "",
+            job=info.job_id if info is not None else "",
+            evidence=f.text,
+            needs=f.needs,
+            faulty=faulty,
+        )
+        for info in hit[:MOST_JOBS] or [None]
+    ]
 
 
 def _ran(info: JobInfo, at: datetime) -> bool:

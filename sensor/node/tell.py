@@ -35,7 +35,15 @@ async def tell(node: str, state: Path) -> None:
         for monitor in store.load():
             store.forget(monitor)  # who was told what matters only while facts are new; monitors know the ids
         spool = Spool(state / "spool")
-        courier = Courier(node, settings.cluster, spool, store, open_scheduler(settings), connect)
+        courier = Courier(
+            node,
+            settings.cluster,
+            spool,
+            store,
+            open_scheduler(settings),
+            connect,
+            guard=settings.guard,
+        )
         await courier.run(stop)
     finally:
         store.close()

@@ -147,7 +147,7 @@ async def test_xid_63_old_lines_and_other_nodes_are_nothing(lab: Lab) -> None:
     with node_sensor(lab, nodes[-1]) as here, node_sensor(lab, elsewhere) as other:
         here.kernel_says("NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper: New row marked for remapping")
         other.kernel_says("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
-        await lab.until_async("it is told", lambda: "nobody to tell" in other.process.text(), 30)
+        await lab.until_async("it is told", lambda: "no monitor to tell" in other.process.text(), 30)
         before = training.last_step()
         await lab.until_async("training goes on", lambda: training.last_step() > before + 10)
     assert await kernel_signals(lab, training) == []
