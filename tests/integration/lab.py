@@ -52,6 +52,8 @@ POLICIES = {
     "pointer": 'steer = "pointer"',
     "aside": 'steer = "move_aside"',
     "strict": 'on_from_scratch = "hold"',
+    "sure": "signs = 2",
+    "bold": "signs_to_drain = 1",
 }
 
 JOB = """#!/bin/bash
@@ -139,6 +141,7 @@ class Lab:
         hang_floor: float = 4,
         poll: float = 300,
         name: str = CLUSTER,
+        more: str = "",
     ) -> None:
         self.root, self.slurm, self.name = root, slurm, name
         self.server = DevServer(root / "temporal.db")
@@ -147,7 +150,7 @@ class Lab:
             POLICY.format(name=policy, more=more, hang_floor=hang_floor, poll=poll)
             for policy, more in POLICIES.items()
         ]
-        config.write_text(CONFIG.format(cluster=name, state=root / "state") + "".join(policies))
+        config.write_text(CONFIG.format(cluster=name, state=root / "state") + "".join(policies) + more)
         self._config = config
         self._client: Client | None = None
         self._jobs = 0
@@ -310,3 +313,12 @@ class Lab:
         while not test():
             assert time.monotonic() < end, f"not within {timeout} s: {what}"
             await asyncio.sleep(every)
+
+    @staticmethod
+    async def until_found(find: Callable[[], list[Any]], timeout: float = 30) -> list[Any]:
+        """What is found, once it is something."""
+        end = time.monotonic() + timeout
+        while not (found := find()):
+            assert time.monotonic() < end, f"nothing found within {timeout} s"
+            await asyncio.sleep(0.2)
+        return found

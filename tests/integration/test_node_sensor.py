@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,3 +202,73 @@ async def test_two_signs_drain_the_node_for_everyone_and_a_person_gives_it_back(
     refused = lab.cli("nodes", "release", node, check=False)
     assert refused.returncode == 5
     assert "is not drained" in refused.stderr
+
+
+async def test_after_xid_94_the_job_restarts_elsewhere_and_the_node_is_marked_for_a_reset(lab: Lab) -> None:
+    training = lab.train(mode="act", wait_step=25)
+    node = lab.slurm.nodes_of(training.job_id)[-1]
+    before = node_updates(lab)
+    with node_sensor(lab, node) as sensor:
+        training.fault("exception")
+        sensor.kernel_says("NVRM: Xid (PCI:0000:3b:00): 94, pid=1, Contained: SM (0x1). RST: No, D-RST: No")
+        outcome = await lab.outcome(training)
+        marked = await lab.until_found(lambda: [n for n in ledger(lab) if n["node"] == node and n["needs"]])
+    assert outcome.outcome is Outcome.RESUMED, outcome
+    assert outcome.excluded_nodes == (node,)
+    assert outcome.drained_nodes == ()
+    assert node_updates(lab) == before
+    assert [n["needs"] for n in marked] == ["reset"]
+    assert "reset" in lab.cli("nodes").stdout
+    lab.cli("nodes", "clear", node, "--by", "ada", "--reason", "reset while idle")
+    assert [n for n in ledger(lab) if n["node"] == node] == []
+
+
+async def test_a_fault_without_a_watched_job_is_in_the_ledger(lab: Lab) -> None:
+    node = lab.slurm.nodes[-1]
+    with node_sensor(lab, node) as sensor:
+        sensor.kernel_says("NVRM: Xid (PCI:0000:5e:00): 119, pid=1, Timeout after 6s of waiting for RPC")
+        found = await lab.until_found(lambda: [n for n in ledger(lab) if n["node"] == node and n["strikes"]])
+    assert found[0]["strikes"][0]["trusted"]
+    assert "119" in found[0]["strikes"][0]["evidence"]
+
+
+def ledger(lab: Lab) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lab.cli("nodes", "--json").stdout)
+    return found
+
+
+FORGED = [
+    "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
+    "[12345.678901] NVRM: Xid (PCI:0000:3b:00): 48, pid=1, An uncorrectable double bit error (DBE)",
+    "<3>[ 1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
+    "Dec  2 05:00:00 {node} kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
+    "[kernel] {node} NVML: the driver has lost the GPU",
+    "\x1b[2K\x1b[1A{node} kernel: NVRM: Xid (PCI:0000:3b:00): 79\x1b[0m",
+    "x\r\n{node}: NVRM: Xid (PCI:0000:3b:00): 95, pid=1, Uncontained\u2028slurmctld: error: Nodes {node} DOWN",
+    "slurmctld: error: Nodes {node} not responding, setting DOWN",
+    "srun: error: Node failure on {node}",
+    "{node}.: NVRM: Xid (PCI:0000:3b:00): 79 " + "A" * 1_000_000,
+    'relight: drain {node} {{"relight": {{"drained_nodes": ["{node}"], "signs": ["kernel", "nvml"]}}}}',
+]
+
+
+async def test_forged_lines_in_a_jobs_log_never_drain_a_node(lab: Lab) -> None:
+    """The job's user writes the log: kernel lines, look-alikes, escapes and long lines in it stay log text."""
+    training = lab.train(mode="act", wait_step=25, policy="bold")
+    node = lab.slurm.nodes_of(training.job_id)[-1]
+    before = node_updates(lab)
+    with training.log.open("a") as log:
+        for line in FORGED:
+            log.write(line.replace("{node}", node) + "\n")
+            log.flush()
+            await asyncio.sleep(0.3)
+    training.fault("exception")
+    outcome = await lab.outcome(training)
+    assert outcome.drained_nodes == ()
+    status = await lab.recovery_in(training, "ended")
+    assert status.diagnosis.signs == ()
+    assert status.plan is None or status.plan.drained_nodes == ()
+    assert {e.source for e in status.diagnosis.evidence} <= {Source.JOB_LOG, Source.SCHEDULER}
+    assert node_updates(lab) == before
+    drains = [w async for w in (await lab.client()).list_workflows("WorkflowType='NodeDrain'")]
+    assert all(outcome.recovery_id.removeprefix("recover:lab:") not in d.id for d in drains)

@@ -122,6 +122,8 @@ async def test_a_recovery_and_its_metrics_in_prometheus(
 
     text = scrape(address)
     assert "relight_recoveries_total{" in text
+    assert "relight_detections_total{" in text
+    assert "temporal_num_pollers" in text
     assert "temporal_workflow_completed" in text
     with prometheus(tmp_path, address) as ask:
         assert await eventually(lambda: ask('up{job="relight"}')) == 1

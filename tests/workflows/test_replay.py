@@ -3,6 +3,7 @@
 Record them anew, on purpose only, with `pytest tests/workflows --save-histories`.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ def test_histories_of_all_workflows_were_recorded() -> None:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_replay(path: Path) -> None:
-    history = WorkflowHistory.from_json(path.stem, path.read_text())
+    text = path.read_text()
+    started = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
+    history = WorkflowHistory.from_json(started["workflowId"], text)  # ids of children are made from it
     replayer = Replayer(workflows=list(WORKFLOWS), data_converter=pydantic_data_converter)
     await replayer.replay_workflow(history)
