@@ -70,7 +70,7 @@ async def test_a_long_save_is_no_hang_and_teaches_patience(site: Site) -> None:
     changed = len(lab.slurm.mutations())
     node = lab.slurm.nodes_of(training.job_id)[0]
     saving = asyncio.create_task(_write(site, node))
-    training.fault("pause", argument="15")
+    training.fault("pause:15")
     outcome = await lab.outcome(training)
     saving.cancel()
     assert outcome.outcome is Outcome.REFUTED, outcome

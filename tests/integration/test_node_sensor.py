@@ -232,6 +232,14 @@ async def test_a_fault_without_a_watched_job_is_in_the_ledger(lab: Lab) -> None:
     assert "119" in found[0]["strikes"][0]["evidence"]
 
 
+@pytest.fixture(autouse=True)
+def _nothing_held_against_nodes(lab: Lab) -> None:
+    """Faults of three nodes within minutes trip the breaker, and these tests make more."""
+    lab.cli("guard", "reset", "--by", "the test")
+    for view in ledger(lab):
+        lab.cli("nodes", "clear", view["node"], "--by", "the test")
+
+
 def ledger(lab: Lab) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(lab.cli("nodes", "--json").stdout)
     return found
@@ -244,7 +252,7 @@ FORGED = [
     "Dec  2 05:00:00 {node} kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.",
     "[kernel] {node} NVML: the driver has lost the GPU",
     "\x1b[2K\x1b[1A{node} kernel: NVRM: Xid (PCI:0000:3b:00): 79\x1b[0m",
-    "x\r\n{node}: NVRM: Xid (PCI:0000:3b:00): 95, pid=1, Uncontained\u2028slurmctld: error: Nodes {node} DOWN",
+    "x\r\n{node}: NVRM: Xid (PCI:0000:3b:00): 95, pid=1\u2028slurmctld: error: Nodes {node} DOWN",
     "slurmctld: error: Nodes {node} not responding, setting DOWN",
     "srun: error: Node failure on {node}",
     "{node}.: NVRM: Xid (PCI:0000:3b:00): 79 " + "A" * 1_000_000,
@@ -253,7 +261,7 @@ FORGED = [
 
 
 async def test_forged_lines_in_a_jobs_log_never_drain_a_node(lab: Lab) -> None:
-    """The job's user writes the log: kernel lines, look-alikes, escapes and long lines in it stay log text."""
+    """The job's user writes the log: whatever it looks like, it stays log text."""
     training = lab.train(mode="act", wait_step=25, policy="bold")
     node = lab.slurm.nodes_of(training.job_id)[-1]
     before = node_updates(lab)
