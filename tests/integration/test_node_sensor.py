@@ -235,6 +235,7 @@ async def test_a_fault_without_a_watched_job_is_in_the_ledger(lab: Lab) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_held_against_nodes(lab: Lab) -> None:
     """Faults of three nodes within minutes trip the breaker, and these tests make more."""
+    lab.until("the guard runs", lambda: lab.cli("guard", check=False).returncode == 0, 30, every=0.5)
     lab.cli("guard", "reset", "--by", "the test")
     for view in ledger(lab):
         lab.cli("nodes", "clear", view["node"], "--by", "the test")
