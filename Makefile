@@ -29,13 +29,16 @@ demo: $(VENV)/.installed
 demo-slurm: $(VENV)/.installed
 	$(bin)/python -m tests.slurm.cluster --nodes 4 -- $(abspath $(bin))/relight demo --scheduler slurm-cli $(ARGS)
 
-# The integration tests mostly wait for real time to pass: the others run beside them.
+# The integration tests mostly wait for real time to pass, and the checkpoint tests for a download of some
+# 490 MB: the others run beside them.
 test: $(VENV)/.developing slurm-packages
 ifeq ($(ARGS),)
-	@echo "tests/integration run beside the others; what they say follows at the end ($(VENV)/integration.log)"
-	@$(bin)/python -m pytest tests/integration >$(VENV)/integration.log 2>&1 & beside=$$!; \
+	@echo "tests/integration and test-checkpoints run beside the others; what they say follows at the end" \
+		"($(VENV)/beside.log)"
+	@{ $(bin)/python -m pytest tests/integration; integration=$$?; \
+		$(MAKE) --no-print-directory test-checkpoints && exit $$integration; } >$(VENV)/beside.log 2>&1 & beside=$$!; \
 	$(bin)/python -m pytest --ignore=tests/integration; others=$$?; \
-	wait $$beside; integration=$$?; cat $(VENV)/integration.log; exit $$((others || integration))
+	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((others || beside))
 else
 	$(bin)/python -m pytest $(ARGS)
 endif
