@@ -1,0 +1,305 @@
+"""Every step of the runbook against every disaster, on a real Slurm cluster and a real Temporal server.
+
+    python -m bench.reliability [--runs 1] [--steps drain_job,...] [--kills before,...] [--json FILE] [--docs FILE]
+
+Each cell is one recovery in which one part is killed, once, in one step (`bench/killing_worker.py`). It holds if
+the recovery ends as it must, slurmctld was asked exactly once to requeue the job and at most once to drain the
+node, and the job and the node are in the right state at the end. `--docs` writes `docs/reliability.md` from the
+results.
+"""
+
+import argparse
+import asyncio
+import json
+import platform
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from relight.contracts import (
+    Anomaly,
+    Attempt,
+    Cause,
+    Evidence,
+    Outcome,
+    RecoveryOutcome,
+    Source,
+    Suspect,
+    Symptom,
+)
+from tests.integration.lab import Lab, Process, Training
+from tests.integration.test_checkpoints import MEGATRON, checkpoints, cut
+from tests.slurm.cluster import SlurmCluster
+
+MUTATING = ("drain_node", "drain_job", "steer_checkpoint", "resubmit", "hold_job", "release_node")
+STEPS = (
+    "confirm_fault", "locate_checkpoint", "isolate_nodes", "drain_node", "look_at_node", "check_node",
+    "drain_job", "wait_nodes_free", "steer_checkpoint", "resubmit", "verify_running", "verify_resume",
+    "hold_job", "release_node",
+)  # fmt: skip
+KILLS = {
+    "before": "worker killed before the step",
+    "after": "worker killed after it, before anybody was told",
+    "lost": "command acted, its answer was lost",
+    "temporal": "Temporal killed",
+    "slurmctld": "slurmctld killed",
+}
+ASKS_NOTHING = {"check_node"}
+"""Steps without a command to Slurm: no answer can be lost."""
+LIMITS = """
+[guard_limits]
+drains_per_hour = 500
+breaker_nodes = 400
+drain_share = 1.0
+"""
+
+
+class Cell:
+    """One recovery with one disaster."""
+
+    def __init__(self, lab: Lab, step: str, how: str, number: int) -> None:
+        self.lab, self.step, self.how = lab, step, how
+        self.dir = lab.root / f"kill-{step}-{how}-{number}"
+        self.dir.mkdir()
+        self.facts: dict[str, Any] = {}
+
+    @property
+    def fired(self) -> bool:
+        return (self.dir / "fired").exists()
+
+    async def run(self) -> dict[str, Any]:
+        """The result of the cell: `ok`, and the facts it was judged by."""
+        began = time.monotonic()
+        lab = self.lab
+        lab.worker.kill()
+        argv = [sys.executable, "-m", "bench.killing_worker"]
+        mutates = "yes" if self.step in MUTATING and self.step != "steer_checkpoint" else "no"
+        env = {
+            **lab.env, "KILL_STEP": self.step, "KILL_HOW": self.how, "KILL_DIR": str(self.dir),
+            "KILL_MUTATES": mutates,
+        }  # fmt: skip
+        lab.worker = Process(argv, env, lab.root / "worker.log").start()
+        supervisor = asyncio.create_task(self._supervise())
+        training = None
+        try:
+            training = await asyncio.to_thread(self._train)
+            ok = await self._recover(training)
+        except (AssertionError, TimeoutError) as e:
+            ok, self.facts["problem"] = False, f"{type(e).__name__}: {e}"[:500]
+        finally:
+            supervisor.cancel()
+            await self._tidy(training)
+        self.facts["fired"] = self.fired
+        return {
+            "step": self.step,
+            "kill": self.how,
+            "ok": ok and self.fired,
+            "seconds": round(time.monotonic() - began, 1),
+            **self.facts,
+        }
+
+    def _train(self) -> Training:
+        training = self.lab.train(MEGATRON, policy="pointer", mode="act", wait_step=31, step_time=0.2)
+        cut(checkpoints(training)[-1])
+        if self.step == "hold_job":
+            for checkpoint in checkpoints(training):
+                cut(checkpoint)
+        return training
+
+    async def _recover(self, training: Training) -> bool:
+        slurm = self.lab.slurm
+        before = requests(slurm)
+        node = slurm.nodes_of(training.job_id)[-1]
+        handle = await self.lab.monitor(training)
+        attempt = (await self.lab.status(training)).job.attempt
+        for source in (Source.KERNEL, Source.NVML):
+            await handle.signal("report_anomaly", broken(attempt, node, source))
+        training.fault("exception")
+        outcome = await self.lab.outcome(training, 180)
+        asked = {name: count - before[name] for name, count in requests(slurm).items()}
+        self.facts |= {
+            "outcome": outcome.outcome.value,
+            "requeues": asked["requeue"],
+            "drains": asked["node"],
+        }
+        if self.step == "hold_job":
+            job = training.info()
+            self.facts["state"] = f"{job['JobState']} {job['Priority']}"
+            return (outcome.outcome, asked["requeue"], job["Priority"]) == (Outcome.HELD, 1, "0")
+        return self._resumed(training, outcome, node, asked) and await self._given_back(node, before["node"])
+
+    def _resumed(
+        self, training: Training, outcome: RecoveryOutcome, node: str, asked: dict[str, int]
+    ) -> bool:
+        runs_on = self.lab.slurm.nodes_of(training.job_id)
+        self.facts["state"] = f"{training.info()['JobState']} on {','.join(runs_on)}"
+        return (
+            outcome.outcome is Outcome.RESUMED
+            and asked["requeue"] == 1
+            and training.restarts() == 1
+            and node not in runs_on
+            and training.last_step() > (outcome.lost_from_step or 0)
+        )
+
+    async def _given_back(self, node: str, before: int) -> bool:
+        """The node is drained by one request, and given back by one more."""
+        slurm = self.lab.slurm
+        await self.lab.until_async("it is drained", lambda: "DRAIN" in show(slurm, node), 60)
+        if self.step in {"look_at_node", "check_node"}:
+            await self.lab.until_async("the disaster has come", lambda: self.fired, 60)
+        self.facts["drains"] = requests(slurm)["node"] - before
+        done = await asyncio.to_thread(self._release, node)
+        self.facts |= {"released": done, "node_requests": requests(slurm)["node"] - before}
+        return (
+            self.facts["drains"] == 1
+            and self.facts["node_requests"] == 2
+            and "DRAIN" not in show(slurm, node)
+        )
+
+    def _release(self, node: str) -> bool:
+        """As a person would, who tries again when no worker answers."""
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            done = self.lab.cli("nodes", "release", node, "--by", "bench", check=False)
+            if done.returncode == 0 or "is not drained" in done.stderr:
+                return True
+            time.sleep(1)
+        self.facts["release"] = done.stderr[-300:]
+        return False
+
+    async def _supervise(self) -> None:
+        """Starts again what was killed, as systemd would; kills Temporal and slurmctld when the step waits."""
+        lab = self.lab
+        while True:
+            await asyncio.sleep(0.1)
+            if not lab.worker.alive:
+                await asyncio.sleep(1)
+                lab.worker.start()
+            if self.how in {"temporal", "slurmctld"} and self.fired and not (self.dir / "killed").exists():
+                if self.how == "temporal":
+                    lab.server.kill()
+                    (self.dir / "killed").touch()
+                    await asyncio.sleep(1)
+                    await asyncio.to_thread(lab.server.restart)
+                else:
+                    lab.slurm.kill_ctld()
+                    (self.dir / "killed").touch()
+                    await asyncio.sleep(2)
+                    await asyncio.to_thread(lab.slurm.start_ctld)
+
+    async def _tidy(self, training: Training | None) -> None:
+        lab = self.lab
+        for node in lab.slurm.nodes:
+            if "DRAIN" in show(lab.slurm, node):
+                await asyncio.to_thread(self._release, node)
+        lab.slurm.run("scancel", "--user", "root", check=False)
+        await asyncio.to_thread(lab.slurm.wait_idle)
+        if training is not None:
+            self.facts["job"] = training.job_id
+
+
+def broken(attempt: Attempt, node: str, source: Source) -> Anomaly:
+    """What a node sensor tells of a GPU that is gone."""
+    now = datetime.now(UTC)
+    return Anomaly(
+        anomaly_id=Anomaly.make_id(attempt, "reliability", source.value),
+        attempt=attempt,
+        symptom=Symptom.CRASH,
+        cause=Cause.GPU_FALLEN_OFF_BUS,
+        suspects=(Suspect(node=node, because="its GPU is gone"),),
+        evidence=(Evidence(source=source, observed_at=now, text="its GPU is gone", node=node),),
+        occurred_at=now,
+        detected_at=now,
+        hold_out=True,
+        detector=source.value,
+        key="gone",
+    )
+
+
+def requests(slurm: SlurmCluster) -> dict[str, int]:
+    """Requests that slurmctld has received so far."""
+    seen = slurm.mutations()
+    return {
+        "requeue": sum("REQUEST_JOB_REQUEUE" in line for line in seen),
+        "node": sum("REQUEST_UPDATE_NODE" in line for line in seen),
+    }
+
+
+def show(slurm: SlurmCluster, node: str) -> str:
+    return next(line for line in slurm.run("scontrol", "show", "node", node).splitlines() if "State=" in line)
+
+
+def page(results: dict[str, Any]) -> str:
+    """`docs/reliability.md`."""
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in results["runs"]:
+        cells.setdefault((run["step"], run["kill"]), []).append(run)
+    lines = [
+        "# What survives what",
+        "",
+        "Each cell: recoveries on a real Slurm cluster in which one part was killed, once, in that step, and how",
+        "many of them were as they must be: ended as they should, exactly one requeue, at most one drain of the",
+        "node, job and node in the right state at the end. `–`: the step gives Slurm no command.",
+        "",
+        f"Made by `python -m bench.reliability --docs docs/reliability.md` on {results['date']}, "
+        f"{results['slurm']}, {results['machine']}.",
+        "",
+        "| step | " + " | ".join(KILLS.values()) + " |",
+        "| --- |" + " --- |" * len(KILLS),
+    ]
+    for step in STEPS:
+        row = [f"`{step}`"]
+        for kill in KILLS:
+            runs = cells.get((step, kill), [])
+            good = sum(run["ok"] for run in runs)
+            mark = "✓" if runs and good == len(runs) else "✗"
+            row.append("–" if not runs else f"{mark} {good}/{len(runs)}")
+        lines.append("| " + " | ".join(row) + " |")
+    bad = [run for run in results["runs"] if not run["ok"]]
+    if bad:
+        lines += ["", "What went wrong:", ""]
+        lines += [f"- `{run['step']}`, {KILLS[run['kill']]}: {run.get('problem') or run}" for run in bad]
+    return "\n".join(lines) + "\n"
+
+
+async def main() -> int:
+    """Runs the matrix."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--runs", type=int, default=1)
+    options.add_argument("--steps", default=",".join(STEPS))
+    options.add_argument("--kills", default=",".join(KILLS))
+    options.add_argument("--json", type=Path)
+    options.add_argument("--docs", type=Path)
+    given = options.parse_args()
+    runs = []
+    with tempfile.TemporaryDirectory() as root, SlurmCluster() as slurm:
+        version = slurm.run("scontrol", "--version").strip()
+        with Lab(Path(root), slurm, name="reliability", more=LIMITS) as lab:
+            for number in range(given.runs):
+                for step in given.steps.split(","):
+                    for how in given.kills.split(","):
+                        if how == "lost" and step in ASKS_NOTHING:
+                            continue
+                        result = await Cell(lab, step, how, number).run()
+                        runs.append(result)
+                        print(json.dumps(result), flush=True)
+    results = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "slurm": version,
+        "machine": f"{platform.machine()}, {platform.python_version()}",
+        "runs": runs,
+    }
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1))
+    if given.docs:
+        given.docs.write_text(page(results))
+    good = sum(run["ok"] for run in runs)
+    print(f"{good} of {len(runs)} cells hold")
+    return 0 if good == len(runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
