@@ -1,11 +1,12 @@
 """Every step of the runbook against every disaster, on a real Slurm cluster and a real Temporal server.
 
-    python -m bench.reliability [--runs 1] [--steps drain_job,...] [--kills before,...] [--json FILE] [--docs FILE]
+    python -m bench.reliability [--runs 1] [--steps drain_job,...] [--kills before,...]
+                                [--json FILE] [--docs FILE] [--from FILE ...]
 
-Each cell is one recovery in which one part is killed, once, in one step (`bench/killing_worker.py`). It holds if
-the recovery ends as it must, slurmctld was asked exactly once to requeue the job and at most once to drain the
-node, and the job and the node are in the right state at the end. `--docs` writes `docs/reliability.md` from the
-results.
+Each cell is one recovery in which one part is killed, once, in one step (`bench/killing_worker.py`). It holds
+if the recovery ends as it must, slurmctld was asked exactly once to requeue the job and at most once to drain
+the node, and the job and the node are in the right state at the end. `--docs` writes `docs/reliability.md`;
+with `--from` it is written from the results of earlier runs, and nothing is run.
 """
 
 import argparse
@@ -68,6 +69,7 @@ class Cell:
 
     @property
     def fired(self) -> bool:
+        """The disaster has come."""
         return (self.dir / "fired").exists()
 
     async def run(self) -> dict[str, Any]:
@@ -171,7 +173,7 @@ class Cell:
         return False
 
     async def _supervise(self) -> None:
-        """Starts again what was killed, as systemd would; kills Temporal and slurmctld when the step waits."""
+        """Starts again what was killed, as systemd would; kills what the step waits for."""
         lab = self.lab
         while True:
             await asyncio.sleep(0.1)
@@ -229,7 +231,9 @@ def requests(slurm: SlurmCluster) -> dict[str, int]:
 
 
 def show(slurm: SlurmCluster, node: str) -> str:
-    return next(line for line in slurm.run("scontrol", "show", "node", node).splitlines() if "State=" in line)
+    """The line with the node's state."""
+    lines = slurm.run("scontrol", "show", "node", node).splitlines()
+    return next(line for line in lines if "State=" in line)
 
 
 def page(results: dict[str, Any]) -> str:
@@ -240,9 +244,9 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# What survives what",
         "",
-        "Each cell: recoveries on a real Slurm cluster in which one part was killed, once, in that step, and how",
-        "many of them were as they must be: ended as they should, exactly one requeue, at most one drain of the",
-        "node, job and node in the right state at the end. `–`: the step gives Slurm no command.",
+        "Each cell: recoveries on a real Slurm cluster in which one part was killed, once, in that step, and",
+        "how many of them were as they must be: ended as they should, exactly one requeue, at most one drain of",
+        "the node, job and node in the right state at the end. `–`: the step gives Slurm no command.",
         "",
         f"Made by `python -m bench.reliability --docs docs/reliability.md` on {results['date']}, "
         f"{results['slurm']}, {results['machine']}.",
@@ -273,7 +277,13 @@ async def main() -> int:
     options.add_argument("--kills", default=",".join(KILLS))
     options.add_argument("--json", type=Path)
     options.add_argument("--docs", type=Path)
+    options.add_argument("--from", type=Path, nargs="+", dest="earlier")
     given = options.parse_args()
+    if given.earlier:
+        parts = [json.loads(path.read_text()) for path in given.earlier]
+        merged = parts[0] | {"runs": [run for part in parts for run in part["runs"]]}
+        given.docs.write_text(page(merged))
+        return 0
     runs = []
     with tempfile.TemporaryDirectory() as root, SlurmCluster() as slurm:
         version = slurm.run("scontrol", "--version").strip()
