@@ -1,9 +1,9 @@
 """A worker that meets a disaster once, in one step: `python -m bench.killing_worker`.
 
 By its environment: `KILL_STEP` names the activity, `KILL_HOW` the disaster, `KILL_DIR` a directory to meet
-the harness in. All else is relight's own worker. Disasters: `before` and `after` kill this process before the
-step runs, or when it has run and nobody was told; `lost` lets the step's first command to Slurm act and loses its
-answer; `temporal` and `slurmctld` wait at the step's beginning until the harness has killed that.
+the harness in. All else is relight's own worker. Disasters: `before` and `after` kill this process before
+the step runs, or when it has run and nobody was told; `lost` lets the step's first command to Slurm act and
+loses its answer; `temporal` and `slurmctld` wait at the step's beginning until the harness has killed that.
 """
 
 import asyncio

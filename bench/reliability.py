@@ -245,8 +245,8 @@ def page(results: dict[str, Any]) -> str:
         "# What survives what",
         "",
         "Each cell: recoveries on a real Slurm cluster in which one part was killed, once, in that step, and",
-        "how many of them were as they must be: ended as they should, exactly one requeue, at most one drain of",
-        "the node, job and node in the right state at the end. `–`: the step gives Slurm no command.",
+        "how many were as they must be: ended as they should, exactly one requeue, at most one drain of the",
+        "node, job and node in the right state at the end. `–`: the step gives Slurm no command.",
         "",
         f"Made by `python -m bench.reliability --docs docs/reliability.md` on {results['date']}, "
         f"{results['slurm']}, {results['machine']}.",
