@@ -411,3 +411,21 @@ def test_a_broken_checkpoint_of_a_healthy_run_is_noticed_once_and_explains_a_lat
     assert memory.status().state == "watching"
     memory.hear_anomaly(samples.anomaly("a1"), NOW)
     assert any("step_9" in e.text for e in memory.diagnose()[0].evidence)
+
+
+def test_a_hang_that_was_none_teaches_patience_up_to_a_bound() -> None:
+    memory = fresh()
+    for n in range(8):
+        memory.hear_anomaly(samples.anomaly(f"h{n}", symptom=Symptom.HANG, step=n + 1), NOW)
+        memory.open("r1", memory.diagnose()[0], NOW)
+        memory.hear_recovery_ended(outcome(Outcome.REFUTED, symptom=Symptom.HANG), NOW)
+    assert memory.job.patience == m.MOST_PATIENCE
+    assert memory.status().refuted == 8
+    assert "silence of 1.5 times" in memory.state.noticed[0] or len(memory.state.noticed) == m.MAX_NOTICED
+    assert renewed(memory).job.patience == m.MOST_PATIENCE
+
+
+def test_a_crash_that_was_none_is_counted_and_teaches_nothing() -> None:
+    memory = opened()
+    memory.hear_recovery_ended(outcome(Outcome.REFUTED, symptom=Symptom.CRASH), NOW)
+    assert (memory.job.patience, memory.status().refuted) == (1.0, 1)

@@ -20,8 +20,9 @@ from relight.cli.why import closed_gates
 from relight.config import Settings
 from relight.contracts import Cause, Mode, TrainingJob
 from relight.contracts.guard import GuardLimits, GuardStatus, NodeReport
-from relight.contracts.ids import guard_id, monitor_id
+from relight.contracts.ids import NODE_DRAIN_WORKFLOW, guard_id, monitor_id, node_drain_id
 from relight.contracts.messages import EndReason, MonitorStatus, RecoveryStatus
+from relight.contracts.node_drain import NodeDrainInput
 from relight.guarding import start_guard
 from tests.relight.cli.conftest import Relight
 from tests.relight.cli.stand_ins import PLAN
@@ -132,6 +133,9 @@ def test_nodes_and_a_reset(run: Callable[..., Result], guarded: str, temporal: T
     temporal(faults)
     found = until(lambda: json.loads(run("nodes", "--json").stdout), lambda nodes: len(nodes) == 5)
     assert (found[0]["node"], found[0]["lemon"], found[0]["jobs"]) == ("bad[1]", True, 4)
+    assert run("nodes", "clear", "n9").exit_code == 5
+    assert "nothing is held against n3 any more" in run("nodes", "clear", "n3", "--by", "ada").stdout
+    until(lambda: json.loads(run("nodes", "--json").stdout), lambda nodes: len(nodes) == 4)
     listed = run("nodes", "--lemons").stdout
     assert "bad[1]" in listed
     assert "Xid 74" in listed
@@ -243,3 +247,30 @@ def test_the_closed_gates(
     found = closed_gates(JOB, monitor, recovery, guard, gone)
     assert [gate.gate for gate in found] == gates
     assert all(gate.opens for gate in found)
+
+
+def test_drains_are_listed_and_given_back(
+    run: Callable[..., Result], guarded: str, temporal: Temporal
+) -> None:
+    assert "relight has drained no node" in run("nodes", "drains").stdout
+    unknown = run("nodes", "release", "n2")
+    assert unknown.exit_code == 5
+    assert "relight has not drained a node 'n2'" in unknown.stderr
+
+    async def drain(client: Client) -> None:
+        start = NodeDrainInput(
+            cluster=guarded, node="n2", cause=Cause.NVLINK, recovery_id="recover:gone", job="7.0",
+            evidence_at=datetime.now(UTC), guard_id=guard_id(guarded),
+        )  # fmt: skip
+        await client.start_workflow(
+            NODE_DRAIN_WORKFLOW, start, id=node_drain_id(guarded, "n2", "recover:gone"), task_queue=QUEUE
+        )
+
+    temporal(drain)
+    (found,) = until(
+        lambda: json.loads(run("nodes", "drains", "--json").stdout),
+        lambda drains: [d["state"] for d in drains] == ["drained"],
+    )
+    assert (found["node"], found["cause"], found["job"]) == ("n2", "nvlink", "7.0")
+    assert "n2" in run("nodes", "drains").stdout
+    assert "n2 is given back" in run("nodes", "release", "n2", "--by", "ada").stdout

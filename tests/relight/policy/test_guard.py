@@ -370,7 +370,7 @@ def test_a_clock_that_is_ahead_does_not_count_for_longer() -> None:
 
 def test_a_thousand_faulty_nodes_within_ten_seconds() -> None:
     desk = Desk(cluster_nodes=1000, drains_per_hour=500, drain_share=1)
-    began = time.perf_counter()
+    began = time.process_time()
     granted_after_the_trip = []
     for n in range(1000):
         desk.now = NOW + timedelta(seconds=n / 100)
@@ -378,7 +378,7 @@ def test_a_thousand_faulty_nodes_within_ten_seconds() -> None:
         answer = desk.drain(f"drain:{n}", f"node{n}")
         if desk.breaker() is not BreakerState.CLOSED:
             granted_after_the_trip.append(answer.granted)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert desk.guard.state.counts.granted < 50
     assert len(granted_after_the_trip) > 900
     assert not any(granted_after_the_trip)
@@ -572,3 +572,23 @@ def test_a_renewal_anywhere_changes_nothing(messages: list[tuple[str, Any, Any]]
     assert one.answers == other.answers
     assert one.guard.state == other.guard.state
     assert list(one.guard.state.queue) == list(other.guard.state.queue)
+
+
+def test_what_a_node_needs_is_kept_until_it_is_mended() -> None:
+    guard = Desk().guard
+    report = NodeReport(nodes=("n1",), cause=Cause.GPU_MEMORY_ECC, at=NOW, needs="reset", faulty=False)
+    guard.report(report, NOW)
+    guard.tick(NOW)
+    (view,) = guard.nodes(NOW)
+    assert (view.needs, view.needs_since, view.strikes, view.lemon) == ("reset", NOW, (), False)
+    assert guard.status(NOW).breakers[0].nodes == 0
+    worse = {"needs": "reboot", "faulty": True, "job": "1", "at": NOW + MINUTE}
+    guard.report(report.model_copy(update=worse), NOW + MINUTE)
+    guard.report(report.model_copy(update={"at": NOW + 2 * MINUTE}), NOW + 2 * MINUTE)
+    (view,) = guard.nodes(NOW)
+    assert (view.needs, view.needs_since, view.jobs) == ("reboot", NOW + MINUTE, 1)
+    late = NOW + timedelta(days=60)
+    guard.tick(late)
+    assert [v.needs for v in guard.nodes(late)] == ["reboot"]
+    guard.clear_node("n1")
+    assert guard.nodes(late) == ()

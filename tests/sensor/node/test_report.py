@@ -6,7 +6,7 @@ import pytest
 
 from relight.contracts import Attempt, Cause, JobInfo, JobState, Role, Source, Symptom, TrainingJob
 from relight.diagnosis.verdict import diagnose
-from sensor.node.report import anomaly, concerned
+from sensor.node.report import anomaly, concerned, node_reports
 from tests.sensor.making import ATTEMPT, JOB, START, info, requeued
 from tests.sensor.node.test_facts import fact
 
@@ -80,3 +80,36 @@ def test_a_fact_told_twice_is_one_anomaly_and_of_two_attempts_two() -> None:
     assert ids[0] == ids[1]
     assert anomaly(fact(), later, AT).anomaly_id != ids[0]
     assert anomaly(fact(where="kmsg:b:2"), ATTEMPT, AT).anomaly_id != ids[0]
+
+
+def test_the_guard_is_told_of_a_faulty_node_for_each_job_that_was_hit() -> None:
+    told = node_reports(fact(at=AT), [info(), info(job_id="43"), info(job_id="44", start_time=None)])
+    assert [(r.nodes, r.job, r.cause) for r in told] == [
+        (("node01",), "42", Cause.GPU_FALLEN_OFF_BUS),
+        (("node01",), "43", Cause.GPU_FALLEN_OFF_BUS),
+    ]
+    assert all(r.trusted and r.faulty for r in told)
+
+
+def test_a_faulty_node_without_a_job_is_told_of_once() -> None:
+    (told,) = node_reports(fact(at=AT), [])
+    assert (told.nodes, told.job) == (("node01",), "")
+
+
+@pytest.mark.parametrize(
+    ("more", "tells", "faulty"),
+    [
+        ({}, True, True),
+        ({"hold_out": False}, False, False),
+        ({"role": Role.CONTEXT}, False, False),
+        ({"role": Role.CONTEXT, "hold_out": False, "needs": "reset"}, True, False),
+        ({"node": None}, False, False),
+    ],
+)
+def test_only_what_is_wrong_with_the_node_itself_is_told(
+    more: dict[str, object], tells: bool, faulty: bool
+) -> None:
+    plain = fact(at=AT)
+    changed = plain.model_copy(update={"finding": plain.finding.model_copy(update=more)})
+    told = node_reports(changed, [info()])
+    assert [r.faulty for r in told] == ([faulty] if tells else [])
