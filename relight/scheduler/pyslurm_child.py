@@ -1,7 +1,7 @@
 """The program that speaks with Slurm through pyslurm, for `pyslurm_process`: run as `python -m`.
 
-pyslurm lives in a process of its own because it never releases Python's global lock during a call (25.11.2 has no
-`nogil` block): one call that hangs would stop every thread and the event loop of the process it is made in.
+pyslurm lives in a process of its own because it never releases Python's global lock during a call (25.11.2
+has no `nogil` block): one call that hangs would stop every thread and the event loop of the process it is made in.
 And without a configuration that can be reached, `import pyslurm` ends the process (libslurm's `fatal`).
 
 One request a line on standard input, one answer a line on standard output, both JSON. Standard output belongs
@@ -23,11 +23,11 @@ import hostlist
 from relight.scheduler.pyslurm_errors import name_of
 
 JOB_ATTRIBUTES = (
-    "id", "array_id", "array_task_id", "array_tasks_waiting", "heterogeneous_id", "heterogeneous_offset", "name",
-    "user_name", "partition", "state", "state_reason", "requeue_count", "submit_time", "start_time", "end_time",
-    "eligible_time", "time_limit", "allocated_nodes", "excluded_nodes", "num_nodes", "ntasks", "ntasks_per_node",
-    "priority", "is_requeueable", "is_batch_job", "exit_code", "exit_code_signal", "standard_output",
-    "standard_error", "working_directory", "comment",
+    "id", "array_id", "array_task_id", "array_tasks_waiting", "heterogeneous_id", "heterogeneous_offset",
+    "name", "user_name", "partition", "state", "state_reason", "requeue_count", "submit_time", "start_time",
+    "end_time", "eligible_time", "time_limit", "allocated_nodes", "excluded_nodes", "num_nodes", "ntasks",
+    "ntasks_per_node", "priority", "is_requeueable", "is_batch_job", "exit_code", "exit_code_signal",
+    "standard_output", "standard_error", "working_directory", "comment",
 )  # fmt: skip
 """Attributes of `pyslurm.Job` that are sent as they are: numbers, texts, None."""
 
@@ -128,8 +128,17 @@ def answer(slurm: Slurm, pyslurm: Any, request: Record) -> Record:
             }
         }
     except UnicodeDecodeError as e:
-        return {"error": {"number": 0, "name": "ESLURM_NOT_SUPPORTED", "said": f"it is not UTF-8: {e.reason}"}}
-    except (hostlist.BadHostlist, pyslurm.PyslurmError, ValueError, TypeError, AttributeError, MemoryError) as e:
+        return {
+            "error": {"number": 0, "name": "ESLURM_NOT_SUPPORTED", "said": f"it is not UTF-8: {e.reason}"}
+        }
+    except (
+        hostlist.BadHostlist,
+        pyslurm.PyslurmError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        MemoryError,
+    ) as e:
         return {"error": {"number": 0, "name": "", "said": f"pyslurm: {type(e).__name__}: {e}"}}
 
 

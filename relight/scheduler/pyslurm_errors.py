@@ -1,7 +1,7 @@
 """Slurm's error numbers, by their names in slurm_errno.h, as the port's errors.
 
-The numbers differ between versions of Slurm, and pyslurm has them all as attributes: names are compared, never
-numbers. Names: pyslurm 25.11.2, `pyslurm/slurm/slurm_errno.h.pxi`.
+The numbers differ between versions of Slurm, and pyslurm has them all as attributes: names are compared,
+never numbers. Names: pyslurm 25.11.2, `pyslurm/slurm/slurm_errno.h.pxi`.
 """
 
 import errno

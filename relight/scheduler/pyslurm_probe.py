@@ -1,6 +1,7 @@
 """Whether pyslurm can be used here, found out in another process: importing it may end the process."""
 
 import importlib.util
+import re
 
 from relight.contracts import Model
 from relight.scheduler.port import SchedulerError
@@ -53,10 +54,15 @@ def version_mismatch(pyslurm: str, slurm: str) -> str:
     The first two numbers of pyslurm's version are the release of Slurm that it was made for
     (`pyslurm/version.py`), and libslurm's structures differ between releases.
     """
-    if pyslurm.split(".")[:2] == slurm.split(".")[:2]:
+    if _release(pyslurm) == _release(slurm):
         return ""
-    release = ".".join(slurm.split(".")[:2])
+    release = ".".join(map(str, _release(slurm)))
     return (
         f"pyslurm {pyslurm} is not for this cluster's Slurm {slurm}: "
         f"install pyslurm=={release}.* (docs/how-to/pyslurm.md)"
     )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """25.05.3 of Slurm and 25.5.0 of pyslurm are of one release."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

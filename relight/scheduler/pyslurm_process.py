@@ -126,7 +126,7 @@ class PyslurmProcess:
 
 
 def _send(child: subprocess.Popen[bytes], line: bytes, deadline: float) -> None:
-    assert child.stdin is not None  # noqa: S101 (made so in _started)
+    assert child.stdin is not None
     descriptor, rest = child.stdin.fileno(), memoryview(line)
     while rest:
         _wait(descriptor, selectors.EVENT_WRITE, deadline)
@@ -135,7 +135,7 @@ def _send(child: subprocess.Popen[bytes], line: bytes, deadline: float) -> None:
 
 def _receive(child: subprocess.Popen[bytes], deadline: float) -> bytes:
     """One line."""
-    assert child.stdout is not None  # noqa: S101 (made so in _started)
+    assert child.stdout is not None
     descriptor, line = child.stdout.fileno(), bytearray()
     while not line.endswith(b"\n"):
         _wait(descriptor, selectors.EVENT_READ, deadline)

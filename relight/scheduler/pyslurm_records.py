@@ -145,4 +145,3 @@ def _reason(text: str | None) -> str:
 def _gpus(counts: Mapping[str, int]) -> int | None:
     """Of `{"gpu": 8, "gpu:a100": 8}`: the first counts all, where it is."""
     return counts.get("gpu", sum(counts.values())) or None
-

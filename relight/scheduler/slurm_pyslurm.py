@@ -214,7 +214,7 @@ class SlurmPyslurmScheduler:
         codes = {
             job_id: info.exit_code
             for job_id, info in sure.items()
-            if info.attempt("") == found[job_id].attempt("")
+            if info.restart_count == found[job_id].restart_count
         }
         return {
             job_id: info.model_copy(update={"exit_code": codes.get(info.job_id)})
