@@ -81,11 +81,17 @@ def test_a_job(changed: dict[str, object], expected: dict[str, object]) -> None:
             [{"id": 12, "array_id": 12, "array_tasks_waiting": "1-3,7"}],
             {"12_1": "12_1", "12_2": "12_2", "12_3": "12_3", "12_7": "12_7"},
         ),
-        ([{"id": 12, "array_id": 12, "array_tasks_waiting": "1-5:2"}], dict.fromkeys(("12_1", "12_3", "12_5"))),
+        (
+            [{"id": 12, "array_id": 12, "array_tasks_waiting": "1-5:2"}],
+            dict.fromkeys(("12_1", "12_3", "12_5")),
+        ),
         ([{"id": 14, "array_id": 12, "array_task_id": 2}], {"12_2": "12_2", "14": "12_2"}),
         ([{"id": 13, "array_id": 12, "array_task_id": None}], {"12_0": "12_0", "13": "12_0"}),
         (
-            [{"id": 12, "heterogeneous_id": 12}, {"id": 13, "heterogeneous_id": 12, "heterogeneous_offset": 1}],
+            [
+                {"id": 12, "heterogeneous_id": 12},
+                {"id": 13, "heterogeneous_id": 12, "heterogeneous_offset": 1},
+            ],
             {"12": "12", "12+0": "12", "13": "13", "12+1": "13"},
         ),
     ],
@@ -96,9 +102,18 @@ def test_ids(records: list[dict[str, object]], ids: dict[str, str | None]) -> No
 
 
 def test_a_record_that_lacks_something_is_no_answer() -> None:
-    for attribute in PENDING:
+    everything = {
+        **PENDING,
+        "state": "FAILED",
+        "array_id": 11,
+        "array_task_id": 2,
+        "heterogeneous_id": 12,
+        "heterogeneous_offset": 0,
+    }
+    assert set(job_infos([everything])) == {"11_2", "12", "12+0"}
+    for attribute in everything:
         with pytest.raises(SchedulerUnreachable, match="cannot be understood"):
-            job_infos([{name: value for name, value in PENDING.items() if name != attribute}])
+            job_infos([{name: value for name, value in everything.items() if name != attribute}])
     with pytest.raises(SchedulerUnreachable):
         job_infos([{**PENDING, "submit_time": None}])
     with pytest.raises(SchedulerUnreachable):
@@ -128,7 +143,12 @@ def test_a_node(state: str, reason: str | None, drained: bool, lost: bool, user:
         (2018, "ESLURM_INVALID_NODE_NAME", "Invalid node name specified", NoSuchNode),
         (2002, "ESLURM_ACCESS_DENIED", "Access/permission denied", NotPermitted),
         (2075, "ESLURM_JOB_NOT_PENDING", "Job is no longer pending execution", InvalidRequest),
-        (1001, "SLURM_COMMUNICATIONS_CONNECTION_ERROR", "Communication connection failure", SchedulerUnreachable),
+        (
+            1001,
+            "SLURM_COMMUNICATIONS_CONNECTION_ERROR",
+            "Communication connection failure",
+            SchedulerUnreachable,
+        ),
         (2999, "", "Unable to contact slurm controller (connect failure)", SchedulerUnreachable),
         (2998, "", "Job violates accounting/QOS policy", InvalidRequest),
         (2997, "", "something new", SchedulerError),

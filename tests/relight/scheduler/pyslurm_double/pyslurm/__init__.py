@@ -1,13 +1,16 @@
 """A double of the few names of pyslurm that relight uses, on the `local` scheduler.
 
 Shapes (names, types, what is None) are those of pyslurm 25.11.2 from PyPI, read from its source,
-`pyslurm/core/job/job.pyx`, `core/job/submission.pyx`, `core/node.pyx`, `core/slurmctld/config.pyx`, `core/error.pyx` and `db/tres.pyx`:
+`pyslurm/core/job/job.pyx`, `core/job/submission.pyx`, `core/node.pyx`, `core/slurmctld/config.pyx`,
+`core/error.pyx` and `db/tres.pyx`:
 
 - whatever is 0, NO_VAL or NULL is None, where those files say so; times are whole seconds, limits minutes;
 - an empty text or list in a change means "no change" (`cstr.fmalloc`);
 - `Job.cancel` passes over jobs that are unknown or over; `_get_exit_code` takes 128 off codes from 128 on.
 
-Numbers of errors are slurm_errno.h's. What a test does to it: `RELIGHT_DOUBLE_STATE` names the directory of
+The numbers of errors stand for Slurm's (2017 is the real one): relight goes by the names.
+
+What a test does to it: `RELIGHT_DOUBLE_STATE` names the directory of
 the local scheduler; `RELIGHT_DOUBLE_FAULT` is `exit` (importing ends the process, as libslurm does without a
 configuration), `hang` (the calls never return), or a version that it then claims for Slurm.
 """
