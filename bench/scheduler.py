@@ -21,7 +21,7 @@ from relight.scheduler.slurm_run import SlurmCommands
 
 SIZES = (1, 100, 1000)
 RPCS_OF_SQUEUE = 1
-"""Each squeue of the adapter sends one REQUEST_JOB_INFO (tests/relight/scheduler/test_slurm_cli.py counts)."""
+"""Each squeue of the adapter sends one REQUEST_JOB_INFO, which a test of the adapter counts."""
 
 
 async def poll_milliseconds(scheduler: Scheduler, ids: list[str], polls: int) -> float:

@@ -1,7 +1,8 @@
 """The program that speaks with Slurm through pyslurm, for `pyslurm_process`: run as `python -m`.
 
 pyslurm lives in a process of its own because it never releases Python's global lock during a call (25.11.2
-has no `nogil` block): one call that hangs would stop every thread, and the event loop, of its process. And without a configuration that can be reached, `import pyslurm` ends the process (libslurm's `fatal`).
+has no `nogil` block): one call that hangs would stop every thread, and the event loop, of its process.
+And without a configuration that can be reached, `import pyslurm` ends the process (libslurm's `fatal`).
 
 One request a line on standard input, one answer a line on standard output, both JSON. Standard output belongs
 to the answers: whatever libslurm prints goes to standard error.

@@ -76,8 +76,8 @@ class PyslurmProcess:
         line = json.dumps({"ask": ask, "with": arguments}).encode() + b"\n"
         self.calls += 1
         try:
-            child = self._started()
             self._errors.truncate(0)
+            child = self._started()
             _send(child, line, deadline)
             answer = json.loads(_receive(child, deadline))
         except TimeoutError as e:

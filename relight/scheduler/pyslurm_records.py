@@ -52,7 +52,8 @@ def exit_code_is_sure(info: JobInfo) -> bool:
     pyslurm takes 128 off every exit code from there on (`_get_exit_code` of `utils/helpers.pyx`): 137 and 9
     look alike.
     """
-    return info.state is not JobState.FAILED or info.exit_signal is not None
+    failed = info.state.is_over and info.state is not JobState.COMPLETED
+    return not failed or info.exit_signal is not None
 
 
 def _tasks(record: Record) -> list[str]:
@@ -109,7 +110,7 @@ def _job_info(record: Record, task: str) -> JobInfo:
         num_tasks=record["ntasks"] or num_nodes,
         tasks_per_node=record["ntasks_per_node"],
         gpus=_gpus(record["gpus"]),
-        held=state is JobState.PENDING and record["priority"] == 0,
+        held=record["priority"] == 0 and state is JobState.PENDING,
         requeueable=record["is_requeueable"],
         is_batch=record["is_batch_job"],
         exit_code=record["exit_code"] if state.is_over else None,

@@ -1,6 +1,7 @@
 """The `slurm-pyslurm` adapter on a real Slurm cluster, with the real pyslurm: `make test-pyslurm`.
 
-Collected only there (`RELIGHT_REAL_PYSLURM`): pyslurm is built for one release of Slurm, and Debian has others.
+Collected only there (`RELIGHT_REAL_PYSLURM`): pyslurm is built for one release of Slurm, and
+Debian has others.
 """
 
 from collections.abc import Iterator
