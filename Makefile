@@ -18,7 +18,7 @@ help:
 	@echo "make demo-slurm      the same on a real Slurm cluster that is started here and stopped again"
 	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
-	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm 25.11 (SLURM_PREFIX=... names its installation)"
+	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
 	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
@@ -54,8 +54,9 @@ SLURM_LIB_DIR ?= $(SLURM_PREFIX)/lib
 pyslurm := $(VENV)-pyslurm
 
 test-pyslurm:
-	@test -n "$(SLURM_PREFIX)" -a -e "$(SLURM_INCLUDE_DIR)/slurm/slurm_version.h" || { echo "make test-pyslurm needs" \
-		"SLURM_PREFIX: a Slurm installation with headers (no $(SLURM_INCLUDE_DIR)/slurm/slurm_version.h)" >&2; exit 2; }
+	@for file in "$(SLURM_INCLUDE_DIR)/slurm/slurm_version.h" "$(SLURM_PREFIX)/bin/sinfo"; do \
+		test -e "$$file" || { echo "make test-pyslurm SLURM_PREFIX=DIR needs a Slurm installation with headers in DIR" \
+			"(there is no $$file); SLURM_INCLUDE_DIR and SLURM_LIB_DIR may be elsewhere" >&2; exit 2; }; done
 	$(PYTHON) -m venv $(pyslurm)
 	$(pyslurm)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(pyslurm)/bin/python -m pip install --quiet --editable . --group dev
