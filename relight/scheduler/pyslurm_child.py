@@ -34,6 +34,8 @@ JOB_ATTRIBUTES = (
 NODE_ATTRIBUTES = ("name", "state", "reason", "reason_user")
 """Likewise of `pyslurm.Node`."""
 
+_TRES = "allocated_tres"
+
 Record = dict[str, Any]
 
 
@@ -49,9 +51,13 @@ class Slurm:
         self._pyslurm = pyslurm
 
     def version(self) -> Record:
-        """Versions of both, and the cluster's name."""
+        """Versions of both, the cluster's name, and what this pyslurm lacks of what relight reads."""
         config = self._pyslurm.slurmctld.Config.load()
+        job, node = self._pyslurm.Job, self._pyslurm.Node
+        lacks = [f"Job.{name}" for name in (*JOB_ATTRIBUTES, _TRES) if not hasattr(job, name)]
+        lacks += [f"Node.{name}" for name in NODE_ATTRIBUTES if not hasattr(node, name)]
         return {
+            "lacks": lacks,
             "pyslurm": self._pyslurm.__version__,
             "slurm": config.version,
             "cluster": config.cluster_name,

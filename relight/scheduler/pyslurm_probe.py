@@ -39,6 +39,8 @@ def probe(timeout: float = 15.0) -> PyslurmProbe:
     finally:
         process.close()
     mismatch = version_mismatch(told["pyslurm"], told["slurm"])
+    if not mismatch and told["lacks"]:
+        mismatch = f"pyslurm {told['pyslurm']} lacks {', '.join(told['lacks'])}: a newer one may have it"
     return PyslurmProbe(
         installed=True,
         usable=not mismatch,
@@ -59,7 +61,7 @@ def version_mismatch(pyslurm: str, slurm: str) -> str:
     release = ".".join(map(str, _release(slurm)))
     return (
         f"pyslurm {pyslurm} is not for this cluster's Slurm {slurm}: "
-        f"install pyslurm=={release}.* (docs/how-to/pyslurm.md)"
+        f"build pyslurm {release} (docs/how-to/pyslurm.md)"
     )
 
 

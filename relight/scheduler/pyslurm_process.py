@@ -44,7 +44,7 @@ class PyslurmProcess:
         """How many requests were sent."""
 
     async def call(self, ask: str, **arguments: object) -> Any:
-        """Asks the child, off the event loop; see `ask`. Whoever stops waiting stops no call that was sent."""
+        """Asks the child, off the event loop; see `ask`. A call that was sent goes on if nobody waits."""
         deadline = time.monotonic() + self._timeout
         return await asyncio.wrap_future(self._thread.submit(self._ask, deadline, ask, arguments))
 

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -52,8 +52,10 @@ async def local(double: Path) -> AsyncIterator[LocalScheduler]:
 
 
 @pytest.fixture
-def adapter(local: LocalScheduler) -> Iterator[SlurmPyslurmScheduler]:
+async def adapter(local: LocalScheduler) -> AsyncIterator[SlurmPyslurmScheduler]:
+    """Its process runs: starting takes longer than some jobs of the contract."""
     adapter = SlurmPyslurmScheduler(local)
+    await adapter.version()
     yield adapter
     adapter.close()
 
@@ -165,7 +167,12 @@ def commands(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("fault", "said"),
-    [("", None), ("exit", "configuration source"), ("24.05.1", "install pyslurm==24.5.*")],
+    [
+        ("", None),
+        ("exit", "configuration source"),
+        ("old", "lacks Job.allocated_tres"),
+        ("24.05.1", "build pyslurm 24.5"),
+    ],
 )
 def test_auto_takes_pyslurm_only_where_it_works(
     double: Path, commands: Path, monkeypatch: pytest.MonkeyPatch, fault: str, said: str | None

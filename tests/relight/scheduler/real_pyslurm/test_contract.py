@@ -4,7 +4,7 @@ Collected only there (`RELIGHT_REAL_PYSLURM`): pyslurm is built for one release 
 Debian has others.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -28,12 +28,13 @@ def cluster() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def site(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmSite]:
+async def site(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlurmSite]:
     monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
     monkeypatch.setenv("TZ", "America/Caracas")  # nobody's time zone may matter
     found = probe()
     assert found.usable, found.why_not
     adapter = SlurmPyslurmScheduler(SlurmCliScheduler(SlurmCommands()))
+    await adapter.version()  # starts its process
     yield SlurmSite(cluster, adapter)
     adapter.close()
     for user in ("root", "nobody"):

@@ -12,7 +12,8 @@ The numbers of errors stand for Slurm's (2017 is the real one): relight goes by 
 
 What a test does to it: `RELIGHT_DOUBLE_STATE` names the directory of
 the local scheduler; `RELIGHT_DOUBLE_FAULT` is `exit` (importing ends the process, as libslurm does without a
-configuration), `hang` (the calls never return), or a version that it then claims for Slurm.
+configuration), `hang` (the calls never return), `old` (an attribute is missing), or a version
+that it then claims for Slurm.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ import hostlist
 from relight.contracts import JobInfo, JobState
 from relight.scheduler.local import LocalScheduler
 from relight.scheduler.port import InvalidRequest, NoSuchJob, NoSuchNode
+from relight.scheduler.pyslurm_child import JOB_ATTRIBUTES, NODE_ATTRIBUTES
 
 T = TypeVar("T")
 
@@ -44,6 +46,7 @@ ESLURM_JOB_PENDING = 2024
 ESLURM_JOB_NOT_PENDING = 2075
 
 _FAULT = os.environ.get("RELIGHT_DOUBLE_FAULT", "")
+_LACKS = {"allocated_tres"} if _FAULT == "old" else set[str]()
 if _FAULT == "exit":
     os.write(2, b"fatal: Could not establish a configuration source\n")
     os._exit(1)
@@ -91,7 +94,9 @@ def _seconds(moment: Any) -> int | None:
 
 
 class Job:
-    """`core/job/job.pyx`."""
+    """`core/job/job.pyx`; attributes are properties of the class, which relight looks for."""
+
+    __slots__ = (*JOB_ATTRIBUTES, *({"allocated_tres"} - _LACKS))
 
     def __init__(self, job_id: int) -> None:
         self.id = job_id
@@ -101,7 +106,7 @@ class Job:
         job = cls(int(info.job_id))
         over = info.state.is_over
         code = info.exit_code or 0
-        vars(job).update(
+        values = dict(  # noqa: C408 (shorter)
             array_id=None, array_task_id=None, array_tasks_waiting=None,
             heterogeneous_id=4294967294, heterogeneous_offset=None,
             name=info.name, user_name=info.user, partition=info.partition,
@@ -125,6 +130,8 @@ class Job:
                 gres={"gpu": SimpleNamespace(count=info.gpus)}
             ),
         )  # fmt: skip
+        for name in set(values) - _LACKS:
+            setattr(job, name, values[name])
         return job
 
     def requeue(self, hold: bool = False) -> None:
@@ -167,12 +174,15 @@ class Jobs(dict[int, Job]):
 class Node:
     """`core/node.pyx`; `Node(state=..., reason=...)` is a change."""
 
+    __slots__ = NODE_ATTRIBUTES
+
     def __init__(self, name: str | None = None, **changes: str) -> None:
         self.name = name
         self.state: str | None = None
         self.reason: str | None = None
         self.reason_user = "root"  # user 0, also where there is no reason
-        vars(self).update(changes)
+        for attribute, value in changes.items():
+            setattr(self, attribute, value)
 
     def modify(self, changes: "Node") -> None:
         assert self.name is not None
