@@ -11,13 +11,14 @@ bin := $(VENV)/bin
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 
-.PHONY: help demo demo-slurm test test-checkpoints lint slurm slurm-packages venv clean
+.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm lint slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
 	@echo "make demo-slurm      the same on a real Slurm cluster that is started here and stopped again"
 	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
+	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
 	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
@@ -45,6 +46,24 @@ endif
 
 test-checkpoints: $(checkpoints)/.installed
 	RELIGHT_REAL_LIBRARIES=1 $(checkpoints)/bin/python -m pytest tests/relight/checkpoints/real $(ARGS)
+
+# A second environment: pyslurm is built for one release of Slurm.
+SLURM_PREFIX ?=
+SLURM_INCLUDE_DIR ?= $(SLURM_PREFIX)/include
+SLURM_LIB_DIR ?= $(SLURM_PREFIX)/lib
+pyslurm := $(VENV)-pyslurm
+
+test-pyslurm:
+	@for file in "$(SLURM_INCLUDE_DIR)/slurm/slurm_version.h" "$(SLURM_PREFIX)/bin/sinfo"; do \
+		test -e "$$file" || { echo "make test-pyslurm SLURM_PREFIX=DIR needs a Slurm installation with headers in DIR" \
+			"(there is no $$file); SLURM_INCLUDE_DIR and SLURM_LIB_DIR may be elsewhere" >&2; exit 2; }; done
+	$(PYTHON) -m venv $(pyslurm)
+	$(pyslurm)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(pyslurm)/bin/python -m pip install --quiet --editable . --group dev
+	SLURM_INCLUDE_DIR=$(SLURM_INCLUDE_DIR) SLURM_LIB_DIR=$(SLURM_LIB_DIR) $(pyslurm)/bin/python -m pip install --quiet \
+		"pyslurm==$$($(SLURM_PREFIX)/bin/sinfo --version | sed -n 's/^slurm \([0-9]*\.[0-9]*\).*/\1/p').*"
+	PATH="$(SLURM_PREFIX)/bin:$(SLURM_PREFIX)/sbin:$$PATH" RELIGHT_REAL_PYSLURM=1 \
+		$(pyslurm)/bin/python -m pytest tests/relight/scheduler/real_pyslurm $(ARGS)
 
 lint: $(VENV)/.developing
 	$(bin)/ruff check .
@@ -86,4 +105,4 @@ $(checkpoints)/.installed: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(checkpoints) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(checkpoints) $(pyslurm) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -139,12 +139,12 @@ class WorkerSettings(_Section):
 
 
 class SlurmSettings(_Section):
-    """The `slurm-cli` adapter."""
+    """The `slurm-cli` and `slurm-pyslurm` adapters."""
 
     bin_dir: str = ""
     """Where squeue, scontrol and the others are; empty: on PATH."""
     timeout: Interval = timedelta(seconds=15)
-    """The longest that one Slurm command may take."""
+    """The longest that one Slurm command, or one call of pyslurm, may take."""
 
 
 class GuardSettings(GuardLimits):
@@ -226,8 +226,9 @@ class Settings(BaseSettings):
 
     cluster: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
     """This cluster's name in ids and in the web UI; empty: the scheduler's own name for it."""
-    scheduler: Literal["auto", "slurm-cli", "local"] = "auto"
-    """`auto`: Slurm's commands if they are on PATH, else an error that says so."""
+    scheduler: Literal["auto", "slurm-cli", "slurm-pyslurm", "local"] = "auto"
+    """`auto`: pyslurm if it is installed and works with this cluster, else Slurm's commands if they are on
+    PATH, else an error that says so."""
     mode: Mode = Mode.OBSERVE
     """The mode of newly watched jobs that do not say otherwise."""
     guard: bool = True

@@ -56,7 +56,7 @@ def options(
         str | None, typer.Option(help="This cluster's name.", show_default="scheduler's")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="auto, slurm-cli or local.", show_default="settings")
+        str | None, typer.Option(help="auto, slurm-cli, slurm-pyslurm or local.", show_default="settings")
     ] = None,
     state_dir: Annotated[
         Path | None,

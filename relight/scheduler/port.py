@@ -1,7 +1,8 @@
 """The port `Scheduler`: all that relight reads from and writes to a scheduler, and how that can fail.
 
-Adapters: `slurm_cli` (Slurm's own commands) and `local` (an embedded scheduler for the demo and laptops).
-Both pass the contract tests in `tests/relight/scheduler/`.
+Adapters: `slurm_cli` (Slurm's own commands), `slurm_pyslurm` (pyslurm, where it matches the cluster) and
+`local` (an embedded scheduler for the demo and laptops). All pass the contract tests in
+`tests/relight/scheduler/`.
 
 An empty or failed answer means *unknown*, never "the job is gone": only `NoSuchJob`, the scheduler's own
 explicit word, means that.

@@ -79,18 +79,18 @@ class SlurmCliScheduler:
         try:
             found = await self._list([job_id])
         except NoSuchJob as error:
-            raise _unknown(job_id) from error
+            raise unknown_job(job_id) from error
         if job_id in found:
             return found[job_id]
         if tasks := sorted(name for name in found if name.startswith(f"{job_id}_")):
             raise InvalidRequest(
                 f"job {job_id} is an array of jobs: name one of them, {tasks[0]} for example"
             )
-        raise _unknown(job_id)
+        raise unknown_job(job_id)
 
     async def finished_job(self, job_id: str) -> JobInfo:
         """See the port."""
-        _check_job(job_id)
+        check_job(job_id)
         sep = slurm_text.separator()
         listing = await self._commands.run(
             "sacct",
@@ -109,7 +109,7 @@ class SlurmCliScheduler:
     async def nodes(self, names: Sequence[str] = ()) -> Mapping[str, NodeInfo]:
         """See the port."""
         for name in names:
-            _check_node(name)
+            check_node(name)
         sep = slurm_text.separator()
         chosen = [f"--nodes={slurm_text.compact_nodes(names)}"] if names else []
         format_option = slurm_text.format_option(slurm_text.NODE_FIELDS, sep)
@@ -120,13 +120,13 @@ class SlurmCliScheduler:
 
     async def jobs_on(self, node: str) -> Sequence[JobInfo]:
         """See the port."""
-        _check_node(node)
+        check_node(node)
         found = await self._list(filters=(f"--nodelist={node}",))
         return [info for job_id, info in found.items() if job_id == info.job_id]
 
     async def batch_script(self, job_id: str) -> str:
         """See the port."""
-        _check_job(job_id)
+        check_job(job_id)
         script = await self._commands.ask("scontrol", "write", "batch_script", job_id, "-")
         if "\ufffd" in script:
             raise NotSupported(f"the script of job {job_id} is not UTF-8: it would not come back as it was")
@@ -148,7 +148,7 @@ class SlurmCliScheduler:
     async def submit(self, request: SubmitRequest) -> str:
         """See the port. sbatch runs with the rights of the job's user, never with those of this process."""
         for node in request.excluded_nodes:
-            _check_node(node)
+            check_node(node)
         account = account_of(request.user)
         printed = await self._commands.run_as(
             account,
@@ -170,7 +170,7 @@ class SlurmCliScheduler:
     async def exclude_nodes(self, job_id: str, nodes: Sequence[str]) -> None:
         """See the port."""
         for node in nodes:
-            _check_node(node)
+            check_node(node)
         await self._update(job_id, f"ExcNodeList={slurm_text.compact_nodes(nodes)}")
 
     async def set_comment(self, job_id: str, comment: str) -> None:
@@ -206,14 +206,14 @@ class SlurmCliScheduler:
 
     async def drain_node(self, node: str, reason: str) -> None:
         """See the port."""
-        _check_node(node)
+        check_node(node)
         await self._commands.run(
             "scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={clean_text(reason)}"
         )
 
     async def resume_node(self, node: str) -> None:
         """See the port."""
-        _check_node(node)
+        check_node(node)
         try:
             await self._commands.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         except InvalidRequest:
@@ -226,7 +226,7 @@ class SlurmCliScheduler:
     async def _list(self, job_ids: Sequence[str] = (), filters: Sequence[str] = ()) -> dict[str, JobInfo]:
         """Jobs (none named: all) by every id that names just one. `filters`: further options of squeue."""
         for job_id in job_ids:
-            _check_job(job_id)
+            check_job(job_id)
         ids = ",".join(dict.fromkeys(job_ids))
         chosen = [*filters, *([f"--jobs={ids}"] if 0 < len(ids) <= _MAX_IDS else [])]
         sep = slurm_text.separator()
@@ -238,7 +238,7 @@ class SlurmCliScheduler:
         return slurm_text.job_infos(main, excluded, sep)
 
     async def _template_row(self, job_id: str) -> Mapping[str, str]:
-        _check_job(job_id)
+        check_job(job_id)
         sep = slurm_text.separator()
         format_option = slurm_text.format_option(slurm_text.TEMPLATE_FIELDS, sep)
         listing = await self._commands.run(
@@ -246,24 +246,30 @@ class SlurmCliScheduler:
         )
         for row in slurm_text.rows(listing, slurm_text.TEMPLATE_FIELDS, sep):
             return row
-        raise _unknown(job_id)
+        raise unknown_job(job_id)
 
     async def _update(self, job_id: str, change: str) -> None:
         _check_changeable(job_id)
         await self._commands.run("scontrol", "update", f"JobId={job_id}", change)
 
 
-def _unknown(job_id: str) -> NoSuchJob:
+def unknown_job(job_id: str) -> NoSuchJob:
+    """The error for a job that Slurm does not list."""
     return NoSuchJob(f"Slurm knows no job {job_id}: there never was one, or it was forgotten after its end")
 
 
-def _check_job(job_id: str) -> None:
+def check_job(job_id: str) -> None:
+    """Refuses what is no job id.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
     if not _JOB_ID.fullmatch(job_id):
         raise InvalidRequest(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
 
 
 def _check_changeable(job_id: str) -> None:
-    _check_job(job_id)
+    check_job(job_id)
     if (
         "+" in job_id
     ):  # for some of its commands Slurm refuses it, for others it does nothing and says nothing
@@ -272,6 +278,11 @@ def _check_changeable(job_id: str) -> None:
         )
 
 
-def _check_node(node: str) -> None:
+def check_node(node: str) -> None:
+    """Refuses what is no name of one node.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
     if not _NODE.fullmatch(node) or node.upper() == _ALL_NODES:
         raise InvalidRequest(f"{node[:80]!r} is no name of one node")

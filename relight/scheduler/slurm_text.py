@@ -183,7 +183,7 @@ def _understood(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def _job_info(row: Mapping[str, str], excluded: str) -> JobInfo:
-    state, flags = _state(row["State"])
+    state, flags = job_state(row["State"])
     is_array = not absent(row["ArrayTaskID"])
     job_id = row["JobArrayID"] if is_array else row["JobID"]
     num_nodes = _leading_int(row["NumNodes"])
@@ -234,14 +234,11 @@ def _job_info(row: Mapping[str, str], excluded: str) -> JobInfo:
 
 
 def _node_info(row: Mapping[str, str]) -> NodeInfo:
-    base, *flags = row["StateComplete"].upper().split("+")
-    if suffix := base.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ_"):  # IDLE*: sinfo(1), NODE STATE CODES
-        base = base[: -len(suffix)]
-        flags += ["NOT_RESPONDING"] if "*" in suffix else []
+    state, flags = node_state(row["StateComplete"])
     return NodeInfo(
         name=row["NodeList"],
-        state=base,
-        flags=tuple(dict.fromkeys(flags)),
+        state=state,
+        flags=flags,
         reason="" if row["Reason"] == "none" else row["Reason"],
         reason_user="" if absent(row["User"]) else row["User"],
     )
@@ -250,7 +247,7 @@ def _node_info(row: Mapping[str, str]) -> NodeInfo:
 def _accounted(attempts: Sequence[Mapping[str, str]]) -> JobInfo:
     """Accounting has a record for each attempt, oldest first; what came before the last one were restarts."""
     row = attempts[-1]
-    state, flags = _state(row["State"].split(" ")[0])  # CANCELLED by 1000
+    state, flags = job_state(row["State"].split(" ")[0])  # CANCELLED by 1000
     code, by_signal = _exit(row["ExitCode"])
     num_nodes = _leading_int(row["NNodes"])
     return JobInfo(
@@ -277,7 +274,16 @@ def _accounted(attempts: Sequence[Mapping[str, str]]) -> JobInfo:
     )
 
 
-def _state(text: str) -> tuple[JobState, tuple[str, ...]]:
+def node_state(text: str) -> tuple[str, tuple[str, ...]]:
+    """The base state of a node, and the flags beside it."""
+    base, *flags = text.upper().split("+")
+    if suffix := base.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ_"):  # IDLE*: sinfo(1), NODE STATE CODES
+        base = base[: -len(suffix)]
+        flags += ["NOT_RESPONDING"] if "*" in suffix else []
+    return base, tuple(dict.fromkeys(flags))
+
+
+def job_state(text: str) -> tuple[JobState, tuple[str, ...]]:
     """The base state, and the flags beside it. Newer versions print several words, joined by a plus sign."""
     words = re.split(r"[+,]", text.upper())
     for word in words:

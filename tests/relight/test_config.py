@@ -115,7 +115,7 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
         ("speed = 1", "setting speed .*no such setting; known: cluster"),
         ("[sensor]\nlogpoll = 1", r"setting sensor\.logpoll .*known: log_poll"),
         ('mode = "go"', "setting mode .*'observe' or 'act'.*'go'"),
-        ('scheduler = "pbs"', "setting scheduler .*'auto', 'slurm-cli' or 'local'"),
+        ('scheduler = "pbs"', "setting scheduler .*'auto', 'slurm-cli', 'slurm-pyslurm' or 'local'"),
         ('cluster = "a b"', "setting cluster .*'a b'"),
         ("[local]\nnodes = 0", r"setting local\.nodes .*greater than or equal to 1"),
         ("[guard_limits]\nnodes = 1", r"setting guard_limits\.nodes .*known: breaker_cool_down"),
