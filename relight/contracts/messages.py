@@ -127,6 +127,8 @@ class PastFailure(Model):
     """The nodes of the attempt, folded: `node[001-064]`."""
     where: tuple[str, ...] = ()
     """The nodes on which it went wrong."""
+    at: UtcDatetime | None = None
+    """When the restart was ordered; None: noted by an older version."""
 
 
 class MonitorState(Model):
