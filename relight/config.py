@@ -233,6 +233,8 @@ class Settings(BaseSettings):
         """Reads durations as people write them, and refuses unknown keys (a contract would ignore them)."""
         if not isinstance(value, Mapping):
             return value
+        if "never" in value:
+            raise ValueError("the policy 'never' is built in (it leaves a job alone): choose another name")
         return {name: _written_policy(str(name), policy) for name, policy in value.items()}
 
     @classmethod
@@ -246,19 +248,6 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags beat the environment, which beats the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file_to_read.get())
-
-    def policy(self, name: str = "default") -> Policy:
-        """The policy of this name.
-
-        Raises:
-            ConfigError: no such policy.
-        """
-        if name in self.policies:
-            return self.policies[name].model_copy(update={"name": name})
-        if name == "default":
-            return Policy()
-        known = ", ".join(sorted({"default", *self.policies}))
-        raise ConfigError(f"there is no policy {name!r}; known policies: {known}")
 
 
 def _written_policy(name: str, policy: object) -> object:

@@ -1,5 +1,6 @@
 """`relight why`: what keeps relight from acting for a job, and how to open that gate."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -16,7 +17,10 @@ from relight.config import Settings
 from relight.contracts import Mode, TrainingJob
 from relight.contracts.guard import GuardStatus
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.policies import Policies
+from relight.policy import gates as policy_gates
 from relight.policy import guard as gates
+from relight.policy.choose import Cap, JobFacts, caps_of
 
 _OPENS = {
     gates.PAUSED: "relight unpause --cluster",
@@ -24,6 +28,7 @@ _OPENS = {
     gates.PER_HOUR: "wait, or raise guard_limits.recoveries_per_hour",
     gates.PER_USER: "wait for one to end (`relight guard`), or raise guard_limits.recoveries_per_user",
     gates.QUEUE: "wait: it asks again by itself (`relight guard`)",
+    gates.OBSERVES: "relight guard mode act",
     "guard": "relight worker",
 }
 
@@ -72,7 +77,15 @@ async def _look(client: Client, settings: Settings, view: JobView) -> WhyView:
         job=view.job,
         state=recovery.state if recovery is not None else view.state,
         recovery_id=recovery.recovery_id if recovery is not None else "",
-        closed=closed_gates(view.job, view.status, recovery, guard, gone),
+        closed=closed_gates(
+            view.job,
+            view.status,
+            recovery,
+            guard,
+            gone,
+            caps=caps_of(Policies(settings).file, JobFacts.of(view.job), view.job.policy),
+            now=datetime.now(UTC),
+        ),
     )
 
 
@@ -82,6 +95,9 @@ def closed_gates(
     recovery: RecoveryStatus | None,
     guard: GuardStatus | None,
     guard_gone: str = "",
+    *,
+    caps: tuple[Cap, ...] = (),
+    now: datetime | None = None,
 ) -> tuple[GateView, ...]:
     """The closed gates, in the order in which relight meets them. Pure.
 
@@ -91,6 +107,8 @@ def closed_gates(
         recovery: the open recovery, if there is one.
         guard: what the guard says, where the job asks one.
         guard_gone: why the guard cannot be asked; empty: it can, or there is none to ask.
+        caps: what the policy file has against such a job's acting.
+        now: the time; None: cool-downs are not looked at.
     """
     name = job.attempt.job_id
     if monitor is None:
@@ -112,10 +130,27 @@ def closed_gates(
                 opens=f"relight approve {name} (or reject)",
             )
         )
-    elif recovery is None and job.mode is Mode.OBSERVE:
+    found += _of_the_policy(job, monitor, recovery, now)
+    if recovery is None and job.mode is Mode.OBSERVE:
+        found += [GateView(gate=cap.gate, why=cap.why, opens=cap.opens) for cap in caps]
         observes = "in observe mode a person must approve each plan"
         found.append(GateView(gate="mode", why=observes, opens=f"relight mode {name} act"))
     return (*found, *_of_the_guard(recovery, guard, guard_gone))
+
+
+def _of_the_policy(
+    job: TrainingJob, monitor: MonitorStatus, recovery: RecoveryStatus | None, now: datetime | None
+) -> list[GateView]:
+    """What the job's policy has against it; the reasons of a plan that waits for a person say it already."""
+    diagnosis = recovery.diagnosis if recovery is not None else None
+    restarted = monitor.last_restart if now is not None else None
+    asks = recovery is not None and recovery.state == "awaiting-approval"
+    never = f"policy {job.policy.name} never acts"
+    return [
+        GateView(gate=gate.name, why=gate.why, opens=gate.opens)
+        for gate in policy_gates.closed_gates(job, diagnosis, restarted, now or job.attempt.submit_time)
+        if not asks or gate.why.startswith(never)
+    ]
 
 
 def _of_the_guard(
@@ -127,6 +162,11 @@ def _of_the_guard(
         who = guard.paused_by or "somebody"
         reason = f": {guard.paused_reason}" if guard.paused_reason else ""
         return (GateView(gate=gates.PAUSED, why=f"paused by {who}{reason}", opens=_OPENS[gates.PAUSED]),)
+    if guard is not None and guard.observes:
+        who = guard.observes_by or "somebody"
+        reason = f": {guard.observes_reason}" if guard.observes_reason else ""
+        why = f"the whole cluster observes, as {who} wants it{reason}"
+        return (GateView(gate=gates.OBSERVES, why=why, opens=_OPENS[gates.OBSERVES]),)
     if recovery is not None and recovery.permit in {"waiting", "refused"} and recovery.permit_gate:
         opens = _OPENS.get(recovery.permit_gate, "relight guard")
         return (GateView(gate=recovery.permit_gate, why=recovery.permit_reason, opens=opens),)

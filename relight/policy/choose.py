@@ -33,7 +33,7 @@ class Chosen(Model):
 
 
 class NotAllowed(ValueError):
-    """The policy that was asked for does not exist, or jobs may not choose it; the message lists the others."""
+    """The policy that was asked for does not exist, or jobs may not choose it; the message lists others."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,15 @@ def choose(file: PolicyFile, facts: JobFacts, mode: Mode, asked: str = "") -> Ch
             if override.set:
                 policy = apply(policy, override.set)
                 reasons.append(f"{', '.join(sorted(override.set))}: override {n} ({override.label()})")
-    caps = _caps(file, facts, policy)
+    caps = caps_of(file, facts, policy)
     if mode is Mode.ACT and caps:
         mode = Mode.OBSERVE
         reasons.append(f"mode observe, not act: {caps[0].why}")
     return Chosen(policy=policy, mode=mode, reasons=tuple(reasons), caps=caps)
 
 
-def _caps(file: PolicyFile, facts: JobFacts, policy: Policy) -> tuple[Cap, ...]:
+def caps_of(file: PolicyFile, facts: JobFacts, policy: Policy) -> tuple[Cap, ...]:
+    """What keeps such a job from acting with this policy, in order; empty: the policy file lets it act."""
     caps = []
     if file.mode is Mode.OBSERVE:
         why, opens = "the policy file lets no job act", "set `mode: act` in the policy file"
@@ -107,9 +108,9 @@ def _caps(file: PolicyFile, facts: JobFacts, policy: Policy) -> tuple[Cap, ...]:
             why = f"override {n} ({override.label()}) only observes"
             caps.append(Cap(gate=OVERRIDE, why=why, opens=f"take `mode` out of override {n}"))
     if wrong := conflicts(policy):
-        where, what = wrong[0]
-        why = f"overrides together make a policy that cannot be used: {'.'.join(where)}: {what}"
-        caps.append(Cap(gate=IMPOSSIBLE, why=why, opens="mend the overrides in the policy file"))
+        key, what = wrong[0]
+        why = f"this policy cannot be used ({'.'.join(key)}: {what})"
+        caps.append(Cap(gate=IMPOSSIBLE, why=why, opens="mend the policy, or the overrides that made it so"))
     return tuple(caps)
 
 

@@ -101,7 +101,8 @@ class PolicyFile(_Part):
             KeyError: there is none.
         """
         found = self.policies.get(name) or BUILT_IN[name]
-        return found.model_copy(update={"name": name, "observe_only": self.observe})
+        observe_only = tuple(dict.fromkeys((*found.observe_only, *self.observe)))
+        return found.model_copy(update={"name": name, "observe_only": observe_only})
 
 
 def apply(policy: Policy, values: Mapping[str, Any]) -> Policy:
@@ -142,7 +143,7 @@ def parse(text: str, file: str = "policy.yaml", taken: Sequence[str] = ()) -> Po
             data[key] = _texts(data[key])
     if "observe" in data and isinstance(data["observe"], list):
         data["observe"] = [f"xid-{rule}" if str(rule).isdecimal() else rule for rule in data["observe"]]
-    found = _validated(PolicyFile, data, (), written)
+    found: PolicyFile | None = _validated(PolicyFile, data, (), written)
     if found is not None and not written.problems:
         _check(found, written, taken)
     if found is None or written.problems:

@@ -27,9 +27,7 @@ def conflicts(policy: Policy) -> tuple[tuple[tuple[str, ...], str], ...]:
     found = [*_of_all(policy)]
     for cause, rule in policy.causes.items():
         if cause in NOTHING_TO_RECOVER:
-            found.append(
-                (("causes", cause.value), "relight never recovers from it: a rule would not apply")
-            )
+            found.append((("causes", cause.value), "relight never recovers from it: a rule would not apply"))
             continue
         given = rule.model_dump(exclude_none=True)
         for key, why in _of_one(policy.for_cause(cause)):
