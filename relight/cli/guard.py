@@ -90,7 +90,7 @@ def mode(
     reason: Reason = "",
     by: By = "",
 ) -> None:
-    """The most that jobs may do in the whole cluster; `relight rollback` sets it, and the jobs, to observe."""
+    """Set the most that jobs may do in the whole cluster; `relight rollback` tells the jobs too."""
     settings = invocation(ctx).settings
 
     async def work() -> GuardStatus:

@@ -124,12 +124,19 @@ async def _heard(client: Client, settings: Settings, cluster: str, *, guard: boo
     while time.monotonic() < deadline and await worker_polls(client, settings.task_queue):
         watched = await watched_jobs(client, await list_monitors(client, cluster=cluster))
         heard = all(one.status is not None and one.job.mode is Mode.OBSERVE for one in watched)
-        if heard and guard:
-            heard = (await guard_status(client, settings, cluster)).observes
-        if heard:
+        if heard and (not guard or await _guard_observes(client, settings, cluster)):
             return True
         await asyncio.sleep(0.2)
     return False
+
+
+async def _guard_observes(client: Client, settings: Settings, cluster: str) -> bool:
+    try:
+        return (await guard_status(client, settings, cluster)).observes
+    except CommandError as e:
+        if e.code is not ExitCode.NOT_READY:
+            raise
+        return False
 
 
 def _job(monitor: Monitor, recoveries: dict[str, str]) -> RolledBackJob:

@@ -10,10 +10,10 @@ from temporalio.client import Client
 from relight.cli.exit_codes import CommandError
 from relight.cli.guarded import guard_status
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import clock, console, print_json
+from relight.cli.output import clock, complain, console, print_json
 from relight.cli.shapes import GateView, JobView, WhyView
 from relight.cli.watched import find_monitor, job_view
-from relight.config import Settings
+from relight.config import ConfigError, Settings
 from relight.contracts import Mode, TrainingJob
 from relight.contracts.guard import GuardStatus
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
@@ -83,7 +83,7 @@ async def _look(client: Client, settings: Settings, view: JobView) -> WhyView:
             recovery,
             guard,
             gone,
-            caps=caps_of(Policies(settings).file, JobFacts.of(view.job), view.job.policy),
+            caps=_caps(settings, view.job),
             now=datetime.now(UTC),
         ),
     )
@@ -96,8 +96,8 @@ def closed_gates(
     guard: GuardStatus | None,
     guard_gone: str = "",
     *,
+    now: datetime,
     caps: tuple[Cap, ...] = (),
-    now: datetime | None = None,
 ) -> tuple[GateView, ...]:
     """The closed gates, in the order in which relight meets them. Pure.
 
@@ -107,8 +107,8 @@ def closed_gates(
         recovery: the open recovery, if there is one.
         guard: what the guard says, where the job asks one.
         guard_gone: why the guard cannot be asked; empty: it can, or there is none to ask.
+        now: the time.
         caps: what the policy file has against such a job's acting.
-        now: the time; None: cool-downs are not looked at.
     """
     name = job.attempt.job_id
     if monitor is None:
@@ -130,7 +130,10 @@ def closed_gates(
                 opens=f"relight approve {name} (or reject)",
             )
         )
-    found += _of_the_policy(job, monitor, recovery, now)
+    else:  # a plan that waits for a person says itself what the policy has against it
+        diagnosis = recovery.diagnosis if recovery is not None else None
+        closed = policy_gates.closed_gates(job, diagnosis, monitor.last_restart, now)
+        found += [GateView(gate=gate.name, why=gate.why, opens=gate.opens) for gate in closed]
     if recovery is None and job.mode is Mode.OBSERVE:
         found += [GateView(gate=cap.gate, why=cap.why, opens=cap.opens) for cap in caps]
         observes = "in observe mode a person must approve each plan"
@@ -138,19 +141,13 @@ def closed_gates(
     return (*found, *_of_the_guard(recovery, guard, guard_gone))
 
 
-def _of_the_policy(
-    job: TrainingJob, monitor: MonitorStatus, recovery: RecoveryStatus | None, now: datetime | None
-) -> list[GateView]:
-    """What the job's policy has against it; the reasons of a plan that waits for a person say it already."""
-    diagnosis = recovery.diagnosis if recovery is not None else None
-    restarted = monitor.last_restart if now is not None else None
-    asks = recovery is not None and recovery.state == "awaiting-approval"
-    never = f"policy {job.policy.name} never acts"
-    return [
-        GateView(gate=gate.name, why=gate.why, opens=gate.opens)
-        for gate in policy_gates.closed_gates(job, diagnosis, restarted, now or job.attempt.submit_time)
-        if not asks or gate.why.startswith(never)
-    ]
+def _caps(settings: Settings, job: TrainingJob) -> tuple[Cap, ...]:
+    """What the policy file has against the job's acting; a file that cannot be used is complained of."""
+    try:
+        return caps_of(Policies(settings).file, JobFacts.of(job), job.policy)
+    except ConfigError as e:
+        complain(f"{e}\nServices go on with the last one that could be used", "warning")
+        return ()
 
 
 def _of_the_guard(
