@@ -50,7 +50,9 @@ class Written:
         return self.lines.get(path, 1)
 
     def problem(self, path: Path, message: str) -> None:
-        """Notes that something is wrong there."""
+        """Notes that something is wrong there, unless something is known to be: one cause, one message."""
+        if path and any(known.key == dotted(path) for known in self.problems):
+            return
         self.problems.append(Problem(self.file, self.line(path), dotted(path), message))
 
 

@@ -23,6 +23,8 @@ from relight.contracts.guard import GuardLimits, GuardStatus, NodeReport
 from relight.contracts.ids import guard_id, monitor_id
 from relight.contracts.messages import EndReason, MonitorStatus, RecoveryStatus
 from relight.guarding import start_guard
+from relight.policy.choose import Cap
+from relight.policy.file import parse
 from tests.relight.cli.conftest import Relight
 from tests.relight.cli.stand_ins import PLAN
 from tests.workflows import samples
@@ -231,6 +233,10 @@ def recovering(**fields: Any) -> RecoveryStatus:
             MonitorStatus(job=JOB, state="recovering"), recovering(permit="granted"),
             GuardStatus(cluster="lab"), "", [],
         ),
+        (
+            MonitorStatus(job=JOB, state="watching"), None,
+            GuardStatus(cluster="lab", observes=True), "", ["cluster mode"],
+        ),
     ],
 )  # fmt: skip
 def test_the_closed_gates(
@@ -240,6 +246,31 @@ def test_the_closed_gates(
     gone: str,
     gates: list[str],
 ) -> None:
-    found = closed_gates(JOB, monitor, recovery, guard, gone)
+    found = closed_gates(JOB, monitor, recovery, guard, gone, now=samples.T0)
     assert [gate.gate for gate in found] == gates
     assert all(gate.opens for gate in found)
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy", "restarted", "recovery", "gates"),
+    [
+        (Mode.ACT, {}, None, None, []),
+        (Mode.OBSERVE, {}, None, None, ["partition", "mode"]),
+        (Mode.OBSERVE, {"act": "never"}, None, None, ["policy", "partition", "mode"]),
+        (Mode.ACT, {"cool_down": "1h"}, samples.T0, None, ["cool-down"]),
+        (Mode.ACT, {"act": "approval"}, None, recovering(), ["policy"]),
+        (Mode.ACT, {"act": "approval"}, None, recovering(state="awaiting-approval"), ["approval"]),
+    ],
+)
+def test_the_gates_of_policy_and_policy_file(
+    mode: Mode,
+    policy: dict[str, Any],
+    restarted: datetime | None,
+    recovery: RecoveryStatus | None,
+    gates: list[str],
+) -> None:
+    cap = Cap(gate="partition", why="partition cpu only observes", opens="add cpu to `act_in`")
+    job = samples.job(mode, parse(json.dumps({"policies": {"p": policy}})).policy("p"))
+    monitor = MonitorStatus(job=job, state="watching", last_restart=restarted)
+    found = closed_gates(job, monitor, recovery, None, now=samples.T0, caps=(cap,))
+    assert [gate.gate for gate in found] == gates
