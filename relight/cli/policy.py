@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 from rich.table import Table
-from temporalio.client import Client
 
+from relight.cli import policy_watched
 from relight.cli.exit_codes import CommandError, ExitCode
-from relight.cli.guarded import cluster_of
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, console, print_json, say
-from relight.cli.shapes import GateView, PolicyCheckView, PolicyView, ProblemView, RuleCountView
-from relight.cli.watched import list_monitors, no_worker, watched_jobs
+from relight.cli.shapes import GateView, PolicyCheckView, PolicyView, ProblemView
 from relight.config import ConfigError, Settings
 from relight.contracts import Mode, Policy
 from relight.durations import format_duration
@@ -24,6 +22,8 @@ from relight.policy.choose import Chosen, JobFacts, NotAllowed, choose
 from relight.policy.file import DEFAULT, PolicyFile, PolicyFileError, parse, schema
 
 app = typer.Typer(help="What relight may do for which job: the policy file.", no_args_is_help=True)
+app.command("apply")(policy_watched.apply)
+app.command("would-have")(policy_watched.would_have)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DETECTORS = frozenset(
@@ -103,34 +103,6 @@ def show(
     _print(found)
 
 
-@app.command("would-have")
-def would_have(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Count what the rules that only count would have done.
-
-    For each rule under `observe` in the policy file: how many recoveries of jobs that are watched now would
-    have acted on its word alone. A person was asked instead.
-    """
-    settings = invocation(ctx).settings
-    listed = Policies(settings).file.observe
-
-    async def work() -> list[RuleCountView]:
-        client = await invocation(ctx).client()
-        return await _counted(client, settings, listed)
-
-    found = run_async(work())
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        say("no rule only counts: `observe` in the policy file lists none")
-        return
-    table = Table("RULE", "RECOVERIES", "JOBS", box=None, pad_edge=False)
-    for one in found:
-        rule = one.rule if one.listed else f"{one.rule} (not listed any more)"
-        table.add_row(escape(rule), str(one.recoveries), escape(", ".join(one.jobs)))
-    console().print(table)
-
-
 def _checked(file: Path, settings: Settings) -> PolicyCheckView:
     try:
         text = file.read_text(encoding="utf-8")
@@ -200,23 +172,6 @@ async def _of_job(settings: Settings, policies: PolicyFile, job_id: str, asked: 
 def _view(chosen: Chosen) -> PolicyView:
     caps = tuple(GateView(gate=cap.gate, why=cap.why, opens=cap.opens) for cap in chosen.caps)
     return PolicyView(policy=chosen.policy, mode=chosen.mode, reasons=chosen.reasons, caps=caps)
-
-
-async def _counted(client: Client, settings: Settings, listed: tuple[str, ...]) -> list[RuleCountView]:
-    monitors = await list_monitors(client, cluster=await cluster_of(client, settings))
-    watched = await watched_jobs(client, monitors)
-    if watched and all(one.status is None for one in watched):
-        raise no_worker(settings.task_queue)
-    counts: dict[str, int] = dict.fromkeys(listed, 0)
-    jobs: dict[str, list[str]] = {}
-    for one in watched:
-        for rule, times in (one.status.would_have if one.status is not None else {}).items():
-            counts[rule] = counts.get(rule, 0) + times
-            jobs.setdefault(rule, []).append(one.job.attempt.job_id)
-    return [
-        RuleCountView(rule=rule, listed=rule in listed, recoveries=times, jobs=tuple(jobs.get(rule, ())))
-        for rule, times in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
 
 
 def _print(found: PolicyView) -> None:

@@ -95,6 +95,14 @@ class PolicyView(Model):
     """Empty: not about a job that the scheduler knows."""
 
 
+class AppliedView(Model):
+    """One element of `relight policy apply --json`: a job that was told to observe."""
+
+    job_id: str
+    monitor_id: str
+    why: str
+
+
 class RuleCountView(Model):
     """One element of `relight policy would-have --json`."""
 
