@@ -14,11 +14,11 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, console, print_json, say
 from relight.cli.shapes import GateView, PolicyCheckView, PolicyView, ProblemView
-from relight.config import ConfigError, Settings
-from relight.contracts import Mode, Policy
+from relight.config import Settings
+from relight.contracts import Policy
 from relight.durations import format_duration
 from relight.policies import Policies, merged, why_unsafe
-from relight.policy.choose import Chosen, JobFacts, NotAllowed, choose
+from relight.policy.choose import Chosen, JobFacts, choose
 from relight.policy.file import DEFAULT, PolicyFile, PolicyFileError, parse, schema
 
 app = typer.Typer(help="What relight may do for which job: the policy file.", no_args_is_help=True)
@@ -94,7 +94,7 @@ def show(
     if job is not None:
         found = run_async(_of_job(settings, policies, job, name or ""))
     else:
-        chosen = _choose(policies, described, settings.mode, name or "")
+        chosen = choose(policies, described, settings.mode, name or "")
         about_job = name is None or described != JobFacts()
         found = _view(chosen) if about_job else PolicyView(policy=policies.policy(name or DEFAULT))
     if as_json:
@@ -154,19 +154,12 @@ def _unknown_rules(found: PolicyFile, settings: Settings) -> list[str]:
     return unknown
 
 
-def _choose(policies: PolicyFile, facts: JobFacts, mode: Mode, asked: str) -> Chosen:
-    try:
-        return choose(policies, facts, mode, asked)
-    except NotAllowed as e:
-        raise ConfigError(str(e)) from e
-
-
 async def _of_job(settings: Settings, policies: PolicyFile, job_id: str, asked: str) -> PolicyView:
     from relight.scheduler.opening import open_scheduler  # adapters are slow to import
 
     info = await open_scheduler(settings).job(job_id)
     facts = JobFacts(partition=info.partition, user=info.user, account=info.account)
-    return _view(_choose(policies, facts, settings.mode, asked)).model_copy(update={"job_id": job_id})
+    return _view(choose(policies, facts, settings.mode, asked)).model_copy(update={"job_id": job_id})
 
 
 def _view(chosen: Chosen) -> PolicyView:

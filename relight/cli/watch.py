@@ -22,13 +22,12 @@ from relight.cli.watched import (
     no_worker,
     worker_polls,
 )
-from relight.config import ConfigError, Settings
+from relight.config import Settings
 from relight.contracts import JobInfo, Mode, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, guard_id, monitor_id, search_attributes
 from relight.contracts.messages import ModeChange, MonitorInput, MonitorStatus, Note
 from relight.policies import Policies
-from relight.policy.choose import Chosen, JobFacts, NotAllowed, caps_of, choose
-from relight.policy.file import PolicyFile
+from relight.policy.choose import JobFacts, caps_of, check_allowed, choose
 from relight.scheduler.port import log_files
 
 SENSOR_SECONDS = 6.0
@@ -149,11 +148,13 @@ async def read_job(
     Raises:
         CommandError: the job has ended in a way that relight does not recover from.
         SchedulerError: as its subclasses say.
-        ConfigError: no such policy.
+        ConfigError: the policy file cannot be used.
+        NotAllowed: the policy cannot be had.
     """
     from relight.scheduler.opening import open_scheduler  # adapters are slow to import
 
     policies = Policies(settings).file
+    check_allowed(policies, policy or "")
     scheduler = open_scheduler(settings)
     info = await scheduler.job(job_id)
     if info.state.is_over and not info.state.is_failure:
@@ -164,7 +165,9 @@ async def read_job(
         complain(f"there is no directory {checkpoints} yet, as seen from here", "warning")
     cluster = settings.cluster or (await scheduler.version()).cluster
     facts = JobFacts(partition=info.partition, user=info.user, account=info.account)
-    chosen = choose_or_complain(policies, facts, mode or settings.mode, policy or "", asked_mode=mode)
+    chosen = choose(policies, facts, mode or settings.mode, policy or "")
+    if mode is not None and chosen.mode is not mode:
+        complain(f"it only observes: {chosen.caps[0].why}; to change that, {chosen.caps[0].opens}", "warning")
     return TrainingJob(
         cluster=cluster,
         run=run or info.name or f"job {job_id}",
@@ -179,23 +182,6 @@ async def read_job(
         policy=chosen.policy,
         mode=chosen.mode,
     )
-
-
-def choose_or_complain(
-    policies: PolicyFile, facts: JobFacts, mode: Mode, asked: str, *, asked_mode: Mode | None
-) -> Chosen:
-    """Policy and mode of a job; says so where a person asked for more than the policy file allows.
-
-    Raises:
-        ConfigError: the policy cannot be had.
-    """
-    try:
-        chosen = choose(policies, facts, mode, asked)
-    except NotAllowed as e:
-        raise ConfigError(str(e)) from e
-    if asked_mode is not None and chosen.mode is not asked_mode:
-        complain(f"it only observes: {chosen.caps[0].why}; to change that, {chosen.caps[0].opens}", "warning")
-    return chosen
 
 
 async def start_monitor(client: Client, settings: Settings, job: TrainingJob) -> None:

@@ -50,6 +50,18 @@ class JobFacts:
         return cls(job.partition, job.user, job.account)
 
 
+def check_allowed(file: PolicyFile, asked: str) -> None:
+    """Refuses a policy that cannot be had; an empty name asks for none.
+
+    Raises:
+        NotAllowed: there is no such policy, or jobs may not choose it.
+    """
+    if asked and asked not in file.names:
+        raise NotAllowed(f"there is no policy {asked!r}; known policies: {', '.join(file.allowed)}")
+    if asked and asked not in file.allowed:
+        raise NotAllowed(f"jobs may not choose policy {asked!r}; they may choose: {', '.join(file.allowed)}")
+
+
 def choose(file: PolicyFile, facts: JobFacts, mode: Mode, asked: str = "") -> Chosen:
     """Chooses.
 
@@ -62,10 +74,7 @@ def choose(file: PolicyFile, facts: JobFacts, mode: Mode, asked: str = "") -> Ch
     Raises:
         NotAllowed: that policy cannot be had.
     """
-    if asked and asked not in file.names:
-        raise NotAllowed(f"there is no policy {asked!r}; known policies: {', '.join(file.allowed)}")
-    if asked and asked not in file.allowed:
-        raise NotAllowed(f"jobs may not choose policy {asked!r}; they may choose: {', '.join(file.allowed)}")
+    check_allowed(file, asked)
     matching = [(n, o) for n, o in enumerate(file.overrides, 1) if o.matches(*_key(facts))]
     name, reasons = (asked, [f"policy {asked}: asked for"]) if asked else (DEFAULT, [])
     for n, override in matching:
