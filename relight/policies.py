@@ -80,8 +80,24 @@ class Policies:
 
 
 def merged(settings: Settings, file: PolicyFile) -> PolicyFile:
-    """The policy file with the policies of the settings beside its own."""
-    return file.model_copy(update={"policies": {**settings.policies, **file.policies}})
+    """The policy file with what the settings add: their policies, and new rules of the site's own."""
+    new = (rule for rule in site_rules(settings.signatures) if rule not in file.promote)
+    observe = tuple(dict.fromkeys((*file.observe, *new)))
+    return file.model_copy(update={"policies": {**settings.policies, **file.policies}, "observe": observe})
+
+
+def site_rules(directories: tuple[Path, ...]) -> tuple[str, ...]:
+    """The signatures and Xids (`xid-79`) that a site's directories add to the catalogue or change in it."""
+    if not directories:
+        return ()
+    from relight.diagnosis.catalogue import Catalogue  # slow to import
+
+    own, site = Catalogue.load(), Catalogue.load(directories)
+    codes = (("xid", own.xid.xid, site.xid.xid), ("sxid", own.xid.sxid, site.xid.sxid))
+    return (
+        *(s.id for s in site if own.get(s.id) != s),
+        *(f"{table}-{code}" for table, old, new in codes for code in new if old.get(code) != new[code]),
+    )
 
 
 def read_policy_file(path: Path, settings: Settings | None = None) -> tuple[str, PolicyFile]:

@@ -136,20 +136,20 @@ def _uncompiled(found: PolicyFile) -> list[ProblemView]:
 
 
 def _unknown_rules(found: PolicyFile, settings: Settings) -> list[str]:
-    """Names under `observe` that relight has not heard of: a misspelt rule would go on acting."""
+    """Rules that relight has not heard of: one that is misspelt under `observe` would go on acting."""
     from relight.diagnosis.catalogue import Catalogue  # slow to import
 
     catalogue = Catalogue.load(settings.signatures)
     unknown = []
-    for rule in found.observe:
+    for rule in (*found.observe, *found.promote):
         family, _, rest = rule.partition(".")
         coded = rule.startswith(("xid-", "sxid-")) and rule.rpartition("-")[2].isdecimal()
         listed = catalogue.get(rule) or catalogue.get(rule.rpartition("-")[0])
         known = rule in DETECTORS or coded or listed is not None
         if not known and not (rest and family in {"nvml", "watch", "dcgm"}):
             unknown.append(
-                f"observe: {rule!r} is no detector, no Xid and no signature of the catalogue "
-                "(`relight catalogue list`): misspelt, it would not keep anything from acting"
+                f"{rule!r} is no detector, no Xid and no signature of the catalogue "
+                "(`relight catalogue list`): misspelt, it means nothing"
             )
     return unknown
 

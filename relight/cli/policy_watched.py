@@ -64,8 +64,8 @@ def apply(
 def would_have(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Count what the rules that only count would have done.
 
-    For each rule under `observe` in the policy file: how many recoveries of jobs that are watched now would
-    have acted on its word alone. A person was asked instead.
+    For each rule under `observe` in the policy file, and each of the site's own that is not promoted: how
+    many recoveries of jobs that are watched now would have acted on its word alone. A person was asked.
     """
     settings = invocation(ctx).settings
     listed = Policies(settings).file.observe
@@ -79,7 +79,7 @@ def would_have(ctx: typer.Context, as_json: AsJson = False) -> None:
         print_json(found)
         return
     if not found:
-        say("no rule only counts: `observe` in the policy file lists none")
+        say("no rule only counts: `observe` in the policy file lists none, and the site has none of its own")
         return
     table = Table("RULE", "RECOVERIES", "JOBS", box=None, pad_edge=False)
     for one in found:

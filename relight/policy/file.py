@@ -78,9 +78,11 @@ class PolicyFile(_Part):
     policies: dict[str, Policy] = Field(default={})
     """By name. What one does not say is as relight's default has it, not as the policy `default`."""
     overrides: tuple[Override, ...] = ()
-    observe: tuple[str, ...] = ()
+    observe: tuple[str, ...] = Field(default=(), max_length=1000)
     """Detectors, signatures and Xids (`xid-79`, or the number) that only count: what they alone saw is
     shown, and a person is asked."""
+    promote: tuple[str, ...] = ()
+    """Signatures and Xids of the site's own (setting `signatures`) that may act; the others only count."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,11 +140,12 @@ def parse(text: str, file: str = "policy.yaml", taken: Sequence[str] = ()) -> Po
         data["policies"] = _policies(data["policies"], written, taken)
     if "overrides" in data:
         data["overrides"] = _overrides(data["overrides"], written)
-    for key in ("act_in", "allow", "observe"):
+    for key in ("act_in", "allow", "observe", "promote"):
         if key in data:
             data[key] = _texts(data[key])
-    if "observe" in data and isinstance(data["observe"], list):
-        data["observe"] = [f"xid-{rule}" if str(rule).isdecimal() else rule for rule in data["observe"]]
+    for key in ("observe", "promote"):
+        if isinstance(data.get(key), list):
+            data[key] = [f"xid-{rule}" if str(rule).isdecimal() else rule for rule in data[key]]
     found: PolicyFile | None = _validated(PolicyFile, data, (), written)
     if found is not None and not written.problems:
         _check(found, written, taken)
@@ -159,6 +162,9 @@ def _check(found: PolicyFile, written: Written, taken: Sequence[str]) -> None:
             written.problem(("allow", at), f"there is no policy {name!r}; known: {', '.join(sorted(known))}")
     if found.mode is Mode.OBSERVE and found.act_in:
         written.problem(("act_in",), "with mode: observe nothing acts, so that no partition can")
+    for at, rule in enumerate(found.promote):
+        if rule in found.observe:
+            written.problem(("promote", at), f"{rule} is in `observe` too: it either counts or acts")
     for name, policy in found.policies.items():
         for where, why in conflicts(policy):
             written.problem(("policies", name, *where), why)
@@ -317,7 +323,7 @@ def schema() -> dict[str, Any]:
     for name in ("Policy", "CauseRule", "CheckpointLayout"):
         definitions[name]["additionalProperties"] = False
     for part in (definitions["Override"], found):
-        for key in ("partition", "user", "account", "act_in", "allow", "observe"):
+        for key in ("partition", "user", "account", "act_in", "allow", "observe", "promote"):
             if key in part["properties"]:
                 part["properties"][key] = _one_or_more()
     definitions["Override"]["properties"]["mode"] = {"const": Mode.OBSERVE.value}

@@ -89,6 +89,22 @@ def test_a_first_start_with_a_broken_file_says_so(file: Path, settings: Settings
         Policies(settings, remember=True)
 
 
+def test_the_sites_own_rules_only_count_until_they_are_promoted(file: Path, tmp_path: Path) -> None:
+    site = tmp_path / "signatures"
+    site.mkdir()
+    (site / "ours.yaml").write_text(
+        "family: ours\nsignatures:\n"
+        "- {id: ours.disk, pattern: 'lustre is gone', role: root, cause: storage}\n"
+        "- {id: ours.net, pattern: 'fabric is gone', role: root, cause: network_fabric}\n"
+    )
+    (site / "xid.yaml").write_text("xid:\n  900: {does: hold_out}\n")
+    settings = Settings(policy_file=file, signatures=(site,))
+    assert Policies(settings).file.observe == ("ours.disk", "ours.net", "xid-900")
+    file.write_text("observe: [no-progress]\npromote: [ours.net, 900]")
+    policies = Policies(settings).file
+    assert policies.policy("default").observe_only == ("no-progress", "ours.disk")
+
+
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
 def test_a_file_that_others_may_write_is_refused(file: Path, mode: int) -> None:
     file.chmod(mode)

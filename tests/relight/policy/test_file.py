@@ -110,6 +110,7 @@ def test_rules_for_causes_are_merged_cause_by_cause() -> None:
         ("policies:\n  p: {step_patterns: ['(x)']}", 2, "policies.p.step_patterns", "needs a group"),
         ("allow: [gone]", 1, "allow[1]", "no policy 'gone'; known: default, never"),
         ("mode: observe\nact_in: [gpu]", 2, "act_in", "nothing acts"),
+        ("observe: [79]\npromote: [xid-79]", 2, "promote[1]", "either counts or acts"),
         ("overrides: {a: 1}", 1, "overrides", "a list"),
         ("overrides: [3]", 1, "overrides[1]", "a mapping of account"),
         ("overrides:\n  - mode: observe", 2, "overrides[1]", "it says for nobody"),
