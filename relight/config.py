@@ -10,7 +10,6 @@ Temporal's address, namespace, TLS and keys are not here: they follow Temporal's
 """
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -33,15 +32,11 @@ from pydantic_settings import (
 from relight.contracts import Mode, Policy
 from relight.contracts.guard import GuardLimits
 from relight.contracts.ids import TASK_QUEUE
+from relight.durations import format_duration, parse_duration
 
 ENV_PREFIX = "RELIGHT_"
 CONFIG_VARIABLE = "RELIGHT_CONFIG"
 """The environment variable that names the settings file."""
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-
 
 _file_to_read: ContextVar[Path | None] = ContextVar("settings file", default=None)
 """Set while `load_settings` constructs the settings: pydantic reads sources inside the constructor."""
@@ -49,39 +44,6 @@ _file_to_read: ContextVar[Path | None] = ContextVar("settings file", default=Non
 
 class ConfigError(Exception):
     """The settings cannot be used. The message names the setting, its origin, and what is allowed."""
-
-
-def parse_duration(value: object) -> object:
-    """Reads `250ms`, `30s`, `5m`, `1h30m`, `2d` or a number of seconds; passes anything else on to pydantic.
-
-    Raises:
-        ValueError: a negative duration, or text that is none.
-    """
-    if isinstance(value, str):
-        text = value.strip().replace(" ", "")
-        if _DURATION.fullmatch(text):
-            parts = _DURATION_PART.findall(text)
-            value = timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
-        elif re.fullmatch(r"\d+(\.\d+)?", text):
-            value = timedelta(seconds=float(text))
-        elif not text.startswith("P"):  # pydantic reads ISO 8601 itself
-            raise ValueError("not a duration; write for example 30s, 5m or 1h30m")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = timedelta(seconds=value)
-    if isinstance(value, timedelta) and value < timedelta(0):
-        raise ValueError("a duration cannot be negative")
-    return value
-
-
-def format_duration(value: timedelta) -> str:
-    """The shortest text that `parse_duration` reads as this duration, to the millisecond."""
-    milliseconds = round(value.total_seconds() * 1000)
-    parts = []
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
-        count, milliseconds = divmod(milliseconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"
 
 
 Written = str | int | float | bool | None | list[str | int]
@@ -239,6 +201,8 @@ class Settings(BaseSettings):
     """Where the sensor keeps what it has read, and the local scheduler its jobs."""
     policies: dict[str, Policy] = Field(default_factory=dict)
     """Named policies beside `default`."""
+    policy_file: Path | None = None
+    """The policy file (YAML, `relight policy check`): named policies, who gets which, what may act where."""
     signatures: tuple[Path, ...] = ()
     """Directories with the site's own signatures (`*.yaml`) and Xid table (`xid.yaml`)."""
     sensor: SensorSettings = SensorSettings()
@@ -254,6 +218,11 @@ class Settings(BaseSettings):
     def _absolute(cls, path: Path) -> Path:
         return path.expanduser().absolute()
 
+    @field_validator("policy_file")
+    @classmethod
+    def _absolute_or_none(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path is not None else None
+
     @field_validator("signatures")
     @classmethod
     def _all_absolute(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -265,6 +234,8 @@ class Settings(BaseSettings):
         """Reads durations as people write them, and refuses unknown keys (a contract would ignore them)."""
         if not isinstance(value, Mapping):
             return value
+        if "never" in value:
+            raise ValueError("the policy 'never' is built in (it leaves a job alone): choose another name")
         return {name: _written_policy(str(name), policy) for name, policy in value.items()}
 
     @classmethod
@@ -278,19 +249,6 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags beat the environment, which beats the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file_to_read.get())
-
-    def policy(self, name: str = "default") -> Policy:
-        """The policy of this name.
-
-        Raises:
-            ConfigError: no such policy.
-        """
-        if name in self.policies:
-            return self.policies[name].model_copy(update={"name": name})
-        if name == "default":
-            return Policy()
-        known = ", ".join(sorted({"default", *self.policies}))
-        raise ConfigError(f"there is no policy {name!r}; known policies: {known}")
 
 
 def _written_policy(name: str, policy: object) -> object:

@@ -58,6 +58,11 @@ class Metrics:
             registry=None,
         )
         self._prometheus_shown = False
+        self.policy_valid = Gauge(
+            "relight_sensor_policy_valid",
+            "1 while the policy file can be used as it is, or there is none; 0: an earlier one is in force.",
+            registry=self.registry,
+        )
         self.log_bytes = Counter(
             "relight_sensor_log_bytes", "Bytes of logs that were read.", registry=self.registry
         )

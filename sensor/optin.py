@@ -10,8 +10,10 @@ The job's user writes it, so it can ask for less than the settings allow, never 
 import json
 from typing import Any
 
-from relight.config import ConfigError, Settings
+from relight.config import Settings
 from relight.contracts import JobInfo, Mode, Policy, TrainingJob
+from relight.policy.choose import Chosen, JobFacts, NotAllowed, choose
+from relight.policy.file import PolicyFile
 from relight.scheduler.port import log_files
 
 MAX_LOGS = 16
@@ -21,13 +23,19 @@ class BadRequest(ValueError):
     """The comment asks for something that cannot be done; the message says what."""
 
 
-def opted_in(info: JobInfo, cluster: str, settings: Settings) -> TrainingJob | None:
+def opted_in(info: JobInfo, cluster: str, settings: Settings, policies: PolicyFile) -> TrainingJob | None:
     """How the job asks to be watched; None if it does not.
 
     A comment that relight itself has tagged belongs to a job that has its monitor already.
 
+    Args:
+        info: the job, with its comment.
+        cluster: where it runs.
+        settings: the most that it may ask for.
+        policies: the policies in force.
+
     Raises:
-        BadRequest: it asks for an unknown policy, or with a value of the wrong kind.
+        BadRequest: it asks for a policy that it cannot have, or with a value of the wrong kind.
     """
     try:
         comment = json.loads(info.comment) if info.comment.lstrip().startswith("{") else None
@@ -37,13 +45,15 @@ def opted_in(info: JobInfo, cluster: str, settings: Settings) -> TrainingJob | N
         return None
     ours, older = comment.get("relight"), comment.get("APS")
     if isinstance(ours, dict):
-        return None if "recovery" in ours else _ours(info, ours, cluster, settings)
+        return None if "recovery" in ours else _ours(info, ours, cluster, settings, policies)
     if isinstance(older, dict):
-        return _older(info, older, cluster, settings)
+        return _older(info, older, cluster, settings, policies)
     return None
 
 
-def _ours(info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings) -> TrainingJob:
+def _ours(
+    info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings, policies: PolicyFile
+) -> TrainingJob:
     logs = asked.get("logs", [])
     logs = [logs] if isinstance(logs, str) else logs
     if not isinstance(logs, list) or len(logs) > MAX_LOGS:
@@ -51,33 +61,33 @@ def _ours(info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings
     if not all(isinstance(p, str) and len(p) <= 4096 and _printable(p) for p in logs):
         raise BadRequest("a glob of 'logs' is not a text")
     checkpoints = _text(asked, "checkpoints")
-    try:
-        policy = settings.policy(_text(asked, "policy") or "default")
-    except ConfigError as e:
-        raise BadRequest(str(e)) from e
+    chosen = _choose(info, policies, _mode(_text(asked, "mode"), settings), _text(asked, "policy"))
     return _job(
         info,
         cluster,
         run=_text(asked, "run"),
-        policy=policy,
-        mode=_mode(_text(asked, "mode"), settings),
+        policy=chosen.policy,
+        mode=chosen.mode,
         logs=[_absolute(p, info) for p in logs],
         checkpoints=_absolute(checkpoints, info) if checkpoints else None,
     )
 
 
-def _older(info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings) -> TrainingJob | None:
+def _older(
+    info: JobInfo, asked: dict[str, Any], cluster: str, settings: Settings, policies: PolicyFile
+) -> TrainingJob | None:
     mode = asked.get("auto_resume_mode")
     if mode != "requeue":
         # `singleton_dependency` restarts by a second, held job: that is the user's own arrangement.
         raise BadRequest(f"auto_resume_mode {mode!r} is not supported; only 'requeue' is")
     times = asked.get("max_requeue_times")
-    policy = settings.policy()
+    chosen = _choose(info, policies, settings.mode)
+    policy = chosen.policy
     if isinstance(times, int) and not isinstance(times, bool) and times >= 0:
         policy = policy.model_copy(update={"retries_general": min(times, policy.retries_general)})
     elif times is not None:
         raise BadRequest(f"max_requeue_times {times!r} is not a number of restarts")
-    return _job(info, cluster, run="", policy=policy, mode=settings.mode, logs=[], checkpoints=None)
+    return _job(info, cluster, run="", policy=policy, mode=chosen.mode, logs=[], checkpoints=None)
 
 
 def _job(
@@ -96,6 +106,7 @@ def _job(
         attempt=info.attempt(cluster),
         user=info.user,
         partition=info.partition,
+        account=info.account,
         nodes=info.nodes,
         tasks_per_node=info.tasks_per_node,
         log_paths=tuple(dict.fromkeys([*map(str, log_files(info)), *logs])),
@@ -104,6 +115,14 @@ def _job(
         mode=mode,
         opted_in=True,
     )
+
+
+def _choose(info: JobInfo, policies: PolicyFile, mode: Mode, asked: str = "") -> Chosen:
+    facts = JobFacts(partition=info.partition, user=info.user, account=info.account)
+    try:
+        return choose(policies, facts, mode, asked)
+    except NotAllowed as e:
+        raise BadRequest(str(e)) from e
 
 
 def _mode(asked: str, settings: Settings) -> Mode:

@@ -11,6 +11,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from relight.config import Settings
 from relight.contracts import JobInfo, JobState, TrainingJob, ids
 from relight.contracts.messages import AttemptEvent, AttemptReport, MonitorInput
+from relight.policies import Policies
 from relight.scheduler.port import Scheduler
 from sensor.messages import REPORT_ATTEMPT
 from sensor.optin import opted_in
@@ -59,11 +60,14 @@ async def watched_jobs(
 class OptIn:
     """Starts monitors for jobs that ask for it in their comment."""
 
-    def __init__(self, client: Client, scheduler: Scheduler, settings: Settings, cluster: str) -> None:
+    def __init__(
+        self, client: Client, scheduler: Scheduler, settings: Settings, cluster: str, policies: Policies
+    ) -> None:
         self._client = client
         self._scheduler = scheduler
         self._settings = settings
         self._cluster = cluster
+        self._policies = policies
         self._settled: set[tuple[str, datetime]] = set()
 
     async def start_new(self, watched: Mapping[str, TrainingJob]) -> dict[str, TrainingJob]:
@@ -83,7 +87,7 @@ class OptIn:
             if key in self._settled or info.job_id in known or not _startable(info):
                 continue
             try:
-                job = opted_in(info, self._cluster, self._settings)
+                job = opted_in(info, self._cluster, self._settings, self._policies.file)
             except ValueError as e:  # `BadRequest`, and whatever else one user's comment may bring about
                 log.warning(
                     "a job asks to be watched in a way that cannot be done", job=info.job_id, why=str(e)

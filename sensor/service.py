@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from relight.config import Settings
 from relight.contracts import TrainingJob
 from relight.diagnosis.catalogue import Catalogue
+from relight.policies import Policies
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable, connect
 from sensor.job import Unsaved, WatchedJob
@@ -57,6 +58,9 @@ class Sensor:
         scheduler: whom to ask about jobs and nodes.
         store: what must not be forgotten.
         connect_temporal: gives a client, or raises `TemporalUnavailable`.
+
+    Raises:
+        ConfigError: the policy file cannot be used, and no earlier one is remembered.
     """
 
     def __init__(
@@ -79,6 +83,8 @@ class Sensor:
         self._catalogue = Catalogue.load(settings.signatures)
         for problem in self._catalogue.problems:
             log.warning("left out of the catalogue", problem=str(problem))
+        self._policies = Policies(settings, remember=True)
+        self._tell_policies()
         self._jobs: dict[str, WatchedJob] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="logs")
         self._db = ThreadPoolExecutor(1, thread_name_prefix="store")
@@ -164,6 +170,8 @@ class Sensor:
         self.metrics.temporal_up.set(1)
         if time.monotonic() - self._opt_in_at >= OPT_IN_EVERY:
             self._opt_in_at = time.monotonic()
+            if await asyncio.to_thread(self._policies.reload):
+                self._tell_policies()
             watched |= await self._start_opted_in(client, watched)
         for monitor, job in watched.items():
             self._contain("registry", self._hear_watched, monitor, job)
@@ -177,12 +185,21 @@ class Sensor:
         self, client: Client, watched: dict[str, TrainingJob]
     ) -> dict[str, TrainingJob]:
         if self._opt_in is None:
-            self._opt_in = OptIn(client, self._scheduler, self._settings, self._cluster)
+            self._opt_in = OptIn(client, self._scheduler, self._settings, self._cluster, self._policies)
         try:
             return await self._opt_in.start_new(watched)
         except (RPCError, SchedulerError) as e:
             log.debug("could not look for jobs that ask to be watched", error=str(e))
             return {}
+
+    def _tell_policies(self) -> None:
+        """How the policy file is. The jobs that are watched already keep the policy that they began with."""
+        problem = self._policies.problem
+        self.metrics.policy_valid.set(not problem)
+        if problem:
+            log.error("the policy file cannot be used: the last usable one stays in force", why=problem)
+        elif self._settings.policy_file is not None:
+            log.info("policies in force", file=str(self._settings.policy_file))
 
     def _hear_watched(self, monitor: str, job: TrainingJob) -> None:
         known = self._jobs.get(monitor)

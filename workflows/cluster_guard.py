@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
         PermitRequest,
     )
     from relight.contracts.ids import CLUSTER, GUARD_WORKFLOW, STATE
-    from relight.contracts.messages import Note
+    from relight.contracts.messages import ModeChange, Note
     from relight.policy.guard import Guard
     from workflows.attributes import show
     from workflows.guard_details import guard_details, state_word
@@ -39,6 +39,7 @@ _MESSAGES: dict[str, type[Model]] = {
     "report_node": NodeReport,
     "pause": Note,
     "unpause": Note,
+    "set_mode": ModeChange,
     "reset_breaker": BreakerReset,
     "clear_node": NodeClear,
     "set_limits": GuardLimits,
@@ -86,6 +87,13 @@ class ClusterGuard:
     def unpause(self, payload: object = None, *_: object) -> None:
         """Records a `Note`."""
         self._post("unpause", payload)
+
+    @workflow.signal(
+        description="observe: all jobs observe; act: each does as its own mode says (ModeChange)"
+    )
+    def set_mode(self, payload: object = None, *_: object) -> None:
+        """Records a `ModeChange`."""
+        self._post("set_mode", payload)
 
     @workflow.signal(description="Close a circuit breaker (BreakerReset: partition, by, reason)")
     def reset_breaker(self, payload: object = None, *_: object) -> None:
@@ -158,6 +166,8 @@ class ClusterGuard:
                 guard.pause(message, now)
             case "unpause", Note():
                 guard.unpause()
+            case _, ModeChange():
+                guard.set_mode(message, now)
             case _, BreakerReset():
                 guard.reset(message, now)
             case _, NodeClear():

@@ -17,6 +17,12 @@ def guard_details(status: GuardStatus, lemons: Sequence[NodeView]) -> str:
             f"**Paused** by {code(status.paused_by or 'somebody')}{why}. Nothing is changed anywhere. "
             "`relight unpause --cluster` ends it."
         )
+    if status.observes:
+        why = f": {code(status.observes_reason)}" if status.observes_reason else ""
+        parts.append(
+            f"**Observes**, by {code(status.observes_by or 'somebody')}{why}. A person must approve each "
+            "plan, and no node is drained. `relight guard mode act` ends it."
+        )
     rows = [f"| {b.name} | {b.used} | {b.limit} {b.unit} |" for b in status.budgets]
     parts.append("\n".join(["| budget | used | limit |", "| --- | --- | --- |", *rows]))
     notable = [_breaker(view) for view in status.breakers if _is_notable(view)]

@@ -37,6 +37,7 @@ from relight.contracts.messages import (
 from relight.contracts.steps import CheckpointLook, PollResult
 from relight.diagnosis.verdict import diagnose
 from relight.policy.attempts import Relation, relation, same_execution
+from relight.policy.gates import count_rules, last_restart
 from relight.policy.ledger import note_failure
 from relight.policy.plan import nothing_to_recover
 from relight.policy.saves import remember, trouble
@@ -132,6 +133,8 @@ class Memory:
             end=state.end,
             end_detail=state.end_detail,
             paused=state.paused,
+            last_restart=last_restart(state.ledger),
+            would_have=state.would_have,
         )
 
     def _state_word(self) -> str:
@@ -409,6 +412,7 @@ class Memory:
             inbox=(),
             settle_until=None,
             recoveries=self.state.recoveries + 1,
+            would_have=count_rules(self.job.policy, diagnosis, self.state.would_have),
         )
         return record
 

@@ -25,6 +25,7 @@ LONGEST = timedelta(minutes=15)
 """The time doubles up to this: a pause may last for days, and each question makes the history longer."""
 NO_GUARD = timedelta(seconds=5)
 """The same for a guard that does not run, up to `ASK_AGAIN`: most likely a worker is about to start it."""
+OBSERVES = "the whole cluster observes now: a person must approve what is to be changed"
 MISSING = "guard"
 """The gate of a guard that does not run."""
 SLACK = timedelta(hours=8)
@@ -41,6 +42,8 @@ class GuardPermit:
         self.refused = False
         self.paused = False
         """The cluster is paused, permit or not."""
+        self.observes = False
+        """The cluster observes: every plan needs a person's approval."""
         self.gate = ""
         self.reason = ""
         self.version = 0
@@ -84,6 +87,7 @@ class GuardPermit:
             "permit_gate": self.gate,
             "permit_reason": self.reason,
             "cluster_paused": self.paused,
+            "cluster_observes": self.observes,
         }
 
     def headline(self) -> str:
@@ -97,13 +101,17 @@ class GuardPermit:
         paused = decision.granted and decision.paused
         refused = not (decision.granted or decision.waits)
         news = (decision.granted, refused, paused, decision.gate, decision.reason)
-        if news == (self.granted, self.refused, self.paused, self.gate, self.reason):
+        known = (self.granted, self.refused, self.paused, self.gate, self.reason)
+        if news == known and decision.observe is self.observes:
             return ""
-        was_paused = self.paused
+        was_paused, observed = self.paused, self.observes
         self.granted, self.refused, self.paused, self.gate, self.reason = news
+        self.observes = decision.observe
         self._was_granted = self._was_granted or self.granted
         self.version += 1
         self._asks = 1
+        if self.observes is not observed:
+            return OBSERVES if self.observes else "the cluster does not observe any more"
         if paused:
             return f"nothing may be changed now: {self.gate}, {self.reason}"
         if self.granted:

@@ -16,6 +16,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
 from relight.cli.output import complain, console, duration, print_json, say
 from relight.contracts.policy import CheckpointLayout
+from relight.policies import Policies
 
 _COLOURS = {
     State.USABLE: "green",
@@ -90,7 +91,8 @@ def _layout(ctx: typer.Context, name: str | None) -> str | CheckpointLayout | No
     """The layout that a policy describes under this name, else the name itself."""
     if name is None:
         return None
-    described = (policy.checkpoint_layout for policy in invocation(ctx).settings.policies.values())
+    policies = Policies(invocation(ctx).settings).file.policies
+    described = (policy.checkpoint_layout for policy in policies.values())
     return next((d for d in described if d is not None and d.name == name), name)
 
 

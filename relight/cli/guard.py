@@ -12,6 +12,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_status
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import ago, clock, console, print_json, say
+from relight.contracts import Mode
 from relight.contracts.guard import (
     BreakerReset,
     BreakerState,
@@ -20,6 +21,7 @@ from relight.contracts.guard import (
     PermitKind,
 )
 from relight.contracts.ids import guard_id
+from relight.contracts.messages import ModeChange
 
 app = typer.Typer(help="What relight may do in the whole cluster: permits, budgets, breakers.")
 
@@ -81,6 +83,31 @@ def reset(
         say(f"still not closed: {', '.join(still)}")
 
 
+@app.command()
+def mode(
+    ctx: typer.Context,
+    mode: Annotated[Mode, typer.Argument(help="observe, or act as far as each job's own mode goes.")],
+    reason: Reason = "",
+    by: By = "",
+) -> None:
+    """Set the most that jobs may do in the whole cluster; `relight rollback` tells the jobs too."""
+    settings = invocation(ctx).settings
+
+    async def work() -> GuardStatus:
+        client = await invocation(ctx).client()
+        cluster = await cluster_of(client, settings)
+        await guard_status(client, settings, cluster)
+        change = ModeChange(mode=mode, by=by or whoami(), reason=reason)
+        await client.get_workflow_handle(guard_id(cluster)).signal("set_mode", change)
+        return await guard_status(client, settings, cluster)
+
+    found = run_async(work())
+    if found.observes:
+        say(f"cluster {found.cluster} observes: a person must approve each plan, and no node is drained")
+    else:
+        say(f"cluster {found.cluster}: each job does what its own mode allows (`relight mode JOB act`)")
+
+
 def _screen(found: GuardStatus) -> list[RenderableType]:
     head = f"[bold]cluster {escape(found.cluster)}[/]"
     parts: list[RenderableType] = [head]
@@ -89,6 +116,13 @@ def _screen(found: GuardStatus) -> list[RenderableType]:
         parts.append(
             f"[red]paused[/] since {clock(found.paused_at, date=True)} by "
             f"{escape(found.paused_by or 'somebody')}{escape(why)}; `relight unpause --cluster` ends it"
+        )
+    if found.observes:
+        why = f": {found.observes_reason}" if found.observes_reason else ""
+        parts.append(
+            f"[yellow]observes[/] since {clock(found.observes_at, date=True)}, as "
+            f"{escape(found.observes_by or 'somebody')} wants it{escape(why)}; "
+            "`relight guard mode act` ends it"
         )
     budgets = Table("BUDGET", "USED", "LIMIT", box=None, pad_edge=False)
     for budget in found.budgets:

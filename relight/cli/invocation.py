@@ -16,6 +16,7 @@ from relight.cli.devserver import DevServerError
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.config import ConfigError, Settings, load_settings, unknown_variables
+from relight.policy.choose import NotAllowed
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ConfigError, ExitCode.USAGE),
+    (NotAllowed, ExitCode.USAGE),
     (TemporalUnavailable, ExitCode.NO_TEMPORAL),
     (NotReady, ExitCode.NOT_READY),
     (SchedulerUnreachable, ExitCode.NO_SCHEDULER),

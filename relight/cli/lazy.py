@@ -35,6 +35,8 @@ LAZY: Mapping[str, Lazy] = {
     "pause": Lazy("relight.cli.pause", "pause", "Jobs"),
     "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),
     "guard": Lazy("relight.cli.guard", "app", "Cluster"),
+    "rollback": Lazy("relight.cli.rollback", "rollback", "Cluster"),
+    "policy": Lazy("relight.cli.policy", "app", "Cluster"),
     "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),

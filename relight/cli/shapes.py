@@ -1,7 +1,7 @@
 """The JSON that `--json` prints. Fields are only ever added; `relight.contracts` has the models inside."""
 
 from relight.config import Written
-from relight.contracts import Mode, Model, RecoveryOutcome, TrainingJob, UtcDatetime
+from relight.contracts import Mode, Model, Policy, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
 
 
@@ -58,6 +58,89 @@ class WhyView(Model):
     recovery_id: str = ""
     closed: tuple[GateView, ...] = ()
     """In the order in which relight meets them; empty: nothing keeps it from acting."""
+
+
+class ProblemView(Model):
+    """Something wrong in a policy file."""
+
+    line: int
+    key: str = ""
+    message: str
+
+
+class PolicyCheckView(Model):
+    """`relight policy check --json`."""
+
+    file: str
+    ok: bool
+    problems: tuple[ProblemView, ...] = ()
+    """What is wrong with it; by line."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed and may not be meant."""
+    policies: tuple[str, ...] = ()
+    """The names that jobs may choose."""
+
+
+class PolicyView(Model):
+    """`relight policy show --json`."""
+
+    policy: Policy
+    mode: Mode | None = None
+    """What a job would get; None: asked about a policy and not about a job."""
+    reasons: tuple[str, ...] = ()
+    """How it came to that."""
+    caps: tuple[GateView, ...] = ()
+    """What keeps such a job from acting."""
+    job_id: str = ""
+    """Empty: not about a job that the scheduler knows."""
+
+
+class AppliedView(Model):
+    """One element of `relight policy apply --json`: a job that was told to observe."""
+
+    job_id: str
+    monitor_id: str
+    why: str
+
+
+class RuleCountView(Model):
+    """One element of `relight policy would-have --json`."""
+
+    rule: str
+    """A detector, a signature or an Xid that only counts."""
+    listed: bool
+    """It is listed under `observe` in the policy file now."""
+    recoveries: int
+    """So many recoveries would have acted on its word alone."""
+    jobs: tuple[str, ...] = ()
+    """The jobs concerned."""
+
+
+class RolledBackJob(Model):
+    """One job of a rollback."""
+
+    job_id: str
+    monitor_id: str
+    before: Mode
+    """As Temporal's list has it."""
+    recovering: bool = False
+    """A recovery was under way: it asks a person before its next change."""
+
+
+class RollbackView(Model):
+    """`relight rollback --json`."""
+
+    cluster: str
+    jobs: tuple[RolledBackJob, ...] = ()
+    """Those that were told to observe."""
+    recoveries: tuple[str, ...] = ()
+    """The recoveries under way that were told."""
+    failed: tuple[str, ...] = ()
+    """Workflows that could not be told, and why."""
+    guard: bool = True
+    """The guard was told too: also jobs that are watched from now on observe."""
+    heard: bool = True
+    """The guard and all monitors say so. False: it is on record, and no worker answers."""
 
 
 class SetupReport(Model):

@@ -26,6 +26,8 @@ from relight.config import Settings
 from relight.contracts import JobInfo, Mode, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, guard_id, monitor_id, search_attributes
 from relight.contracts.messages import ModeChange, MonitorInput, MonitorStatus, Note
+from relight.policies import Policies
+from relight.policy.choose import JobFacts, caps_of, check_allowed, choose
 from relight.scheduler.port import log_files
 
 SENSOR_SECONDS = 6.0
@@ -110,6 +112,7 @@ def mode(
     async def work() -> None:
         client = await invocation(ctx).client()
         monitor = await _running(client, job, settings)
+        _refuse_beyond(settings, monitor.job, mode)
         change = ModeChange(mode=mode, by=by or whoami(), reason=reason)
         await change_mode(client, settings, monitor.id, change)
 
@@ -145,11 +148,13 @@ async def read_job(
     Raises:
         CommandError: the job has ended in a way that relight does not recover from.
         SchedulerError: as its subclasses say.
-        ConfigError: no such policy.
+        ConfigError: the policy file cannot be used.
+        NotAllowed: the policy cannot be had.
     """
     from relight.scheduler.opening import open_scheduler  # adapters are slow to import
 
-    chosen = settings.policy(policy or "default")
+    policies = Policies(settings).file
+    check_allowed(policies, policy or "")
     scheduler = open_scheduler(settings)
     info = await scheduler.job(job_id)
     if info.state.is_over and not info.state.is_failure:
@@ -159,18 +164,23 @@ async def read_job(
     if checkpoints is not None and not checkpoints.is_dir():
         complain(f"there is no directory {checkpoints} yet, as seen from here", "warning")
     cluster = settings.cluster or (await scheduler.version()).cluster
+    facts = JobFacts(partition=info.partition, user=info.user, account=info.account)
+    chosen = choose(policies, facts, mode or settings.mode, policy or "")
+    if mode is not None and chosen.mode is not mode:
+        complain(f"it only observes: {chosen.caps[0].why}; to change that, {chosen.caps[0].opens}", "warning")
     return TrainingJob(
         cluster=cluster,
         run=run or info.name or f"job {job_id}",
         attempt=info.attempt(cluster),
         user=info.user,
         partition=info.partition,
+        account=info.account,
         nodes=info.nodes,
         tasks_per_node=_tasks_per_node(info),
         log_paths=_absolute_logs(info, logs),
         checkpoint_dir=str(checkpoints.expanduser().absolute()) if checkpoints else None,
-        policy=chosen,
-        mode=mode or settings.mode,
+        policy=chosen.policy,
+        mode=chosen.mode,
     )
 
 
@@ -257,6 +267,7 @@ async def _adjust(
     job_id = monitor.job.attempt.job_id
     say(f"job {job_id} is watched already, in {monitor.job.mode.value} mode: {monitor.id}")
     if mode is not None and mode is not monitor.job.mode:
+        _refuse_beyond(settings, monitor.job, mode)
         await change_mode(
             client, settings, monitor.id, ModeChange(mode=mode, by=whoami(), reason="relight watch")
         )
@@ -266,6 +277,19 @@ async def _adjust(
             f"the other options are fixed when watching begins: `relight unwatch {job_id}`, then watch again",
             ExitCode.REFUSED,
         )
+
+
+def _refuse_beyond(settings: Settings, job: TrainingJob, mode: Mode) -> None:
+    """To observe is always allowed, also with a policy file that cannot be read.
+
+    Raises:
+        CommandError: the policy file does not let such a job act.
+        ConfigError: the policy file cannot be used.
+    """
+    if mode is not Mode.ACT:
+        return
+    if caps := caps_of(Policies(settings).file, JobFacts.of(job), job.policy):
+        raise CommandError(f"refused: {caps[0].why}; to change that, {caps[0].opens}", ExitCode.REFUSED)
 
 
 def _fixed(job: TrainingJob) -> tuple[object, ...]:

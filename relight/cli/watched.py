@@ -118,6 +118,13 @@ async def list_recoveries(client: Client, monitor_id: str, *, ended: bool = True
     return sorted(found, key=lambda execution: execution.start_time)
 
 
+async def list_open_recoveries(client: Client, cluster: str) -> dict[str, str]:
+    """The recoveries that are under way in a cluster, and the monitor of each."""
+    query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND ExecutionStatus='Running'"
+    query += f" AND RelightCluster='{_safe(cluster)}'"
+    return {found.id: found.parent_id or "" async for found in client.list_workflows(query)}
+
+
 async def monitor_status(client: Client, monitor_id: str) -> MonitorStatus | None:
     """What the monitor says; None if no worker answers."""
     answer: MonitorStatus | None = await ask(client.get_workflow_handle(monitor_id), MonitorStatus)

@@ -1,5 +1,6 @@
 """`relight why`: what keeps relight from acting for a job, and how to open that gate."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -9,14 +10,17 @@ from temporalio.client import Client
 from relight.cli.exit_codes import CommandError
 from relight.cli.guarded import guard_status
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import clock, console, print_json
+from relight.cli.output import clock, complain, console, print_json
 from relight.cli.shapes import GateView, JobView, WhyView
 from relight.cli.watched import find_monitor, job_view
-from relight.config import Settings
+from relight.config import ConfigError, Settings
 from relight.contracts import Mode, TrainingJob
 from relight.contracts.guard import GuardStatus
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.policies import Policies
+from relight.policy import gates as policy_gates
 from relight.policy import guard as gates
+from relight.policy.choose import Cap, JobFacts, caps_of
 
 _OPENS = {
     gates.PAUSED: "relight unpause --cluster",
@@ -24,6 +28,7 @@ _OPENS = {
     gates.PER_HOUR: "wait, or raise guard_limits.recoveries_per_hour",
     gates.PER_USER: "wait for one to end (`relight guard`), or raise guard_limits.recoveries_per_user",
     gates.QUEUE: "wait: it asks again by itself (`relight guard`)",
+    gates.OBSERVES: "relight guard mode act",
     "guard": "relight worker",
 }
 
@@ -72,7 +77,15 @@ async def _look(client: Client, settings: Settings, view: JobView) -> WhyView:
         job=view.job,
         state=recovery.state if recovery is not None else view.state,
         recovery_id=recovery.recovery_id if recovery is not None else "",
-        closed=closed_gates(view.job, view.status, recovery, guard, gone),
+        closed=closed_gates(
+            view.job,
+            view.status,
+            recovery,
+            guard,
+            gone,
+            caps=_caps(settings, view.job),
+            now=datetime.now(UTC),
+        ),
     )
 
 
@@ -82,6 +95,9 @@ def closed_gates(
     recovery: RecoveryStatus | None,
     guard: GuardStatus | None,
     guard_gone: str = "",
+    *,
+    now: datetime,
+    caps: tuple[Cap, ...] = (),
 ) -> tuple[GateView, ...]:
     """The closed gates, in the order in which relight meets them. Pure.
 
@@ -91,6 +107,8 @@ def closed_gates(
         recovery: the open recovery, if there is one.
         guard: what the guard says, where the job asks one.
         guard_gone: why the guard cannot be asked; empty: it can, or there is none to ask.
+        now: the time.
+        caps: what the policy file has against such a job's acting.
     """
     name = job.attempt.job_id
     if monitor is None:
@@ -112,10 +130,24 @@ def closed_gates(
                 opens=f"relight approve {name} (or reject)",
             )
         )
-    elif recovery is None and job.mode is Mode.OBSERVE:
+    else:  # a plan that waits for a person says itself what the policy has against it
+        diagnosis = recovery.diagnosis if recovery is not None else None
+        closed = policy_gates.closed_gates(job, diagnosis, monitor.last_restart, now)
+        found += [GateView(gate=gate.name, why=gate.why, opens=gate.opens) for gate in closed]
+    if recovery is None and job.mode is Mode.OBSERVE:
+        found += [GateView(gate=cap.gate, why=cap.why, opens=cap.opens) for cap in caps]
         observes = "in observe mode a person must approve each plan"
         found.append(GateView(gate="mode", why=observes, opens=f"relight mode {name} act"))
     return (*found, *_of_the_guard(recovery, guard, guard_gone))
+
+
+def _caps(settings: Settings, job: TrainingJob) -> tuple[Cap, ...]:
+    """What the policy file has against the job's acting; a file that cannot be used is complained of."""
+    try:
+        return caps_of(Policies(settings).file, JobFacts.of(job), job.policy)
+    except ConfigError as e:
+        complain(f"{e}\nServices go on with the last one that could be used", "warning")
+        return ()
 
 
 def _of_the_guard(
@@ -127,6 +159,11 @@ def _of_the_guard(
         who = guard.paused_by or "somebody"
         reason = f": {guard.paused_reason}" if guard.paused_reason else ""
         return (GateView(gate=gates.PAUSED, why=f"paused by {who}{reason}", opens=_OPENS[gates.PAUSED]),)
+    if guard is not None and guard.observes:
+        who = guard.observes_by or "somebody"
+        reason = f": {guard.observes_reason}" if guard.observes_reason else ""
+        why = f"the whole cluster observes, as {who} wants it{reason}"
+        return (GateView(gate=gates.OBSERVES, why=why, opens=_OPENS[gates.OBSERVES]),)
     if recovery is not None and recovery.permit in {"waiting", "refused"} and recovery.permit_gate:
         opens = _OPENS.get(recovery.permit_gate, "relight guard")
         return (GateView(gate=recovery.permit_gate, why=recovery.permit_reason, opens=opens),)

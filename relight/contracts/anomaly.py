@@ -140,6 +140,9 @@ class Diagnosis(Model):
     """The nodes on which it went wrong, suspected or not."""
     signs: tuple[Sign, ...] = ()
     """What speaks against nodes, each source once a node."""
+    rules: tuple[tuple[str, ...], ...] = ()
+    """What it rests on: of the root and of each anomaly that says the same, the detector and then the
+    signatures."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -69,6 +69,8 @@ class PermitDecision(Model):
     """Not granted yet: it stays in the queue. Neither granted nor waiting: refused for good."""
     paused: bool = False
     """Nothing may be changed now, permit or not: the cluster is paused, or for a drain a breaker tripped."""
+    observe: bool = False
+    """The whole cluster observes: the holder changes nothing unless a person approved that plan."""
     gate: str = ""
     """Which gate is closed; empty when granted."""
     reason: CleanText = ""
@@ -267,6 +269,11 @@ class GuardState(Model):
     paused_at: UtcDatetime | None = None
     paused_by: CleanText = ""
     paused_reason: CleanText = ""
+    observes: bool = False
+    """The cluster was rolled back: jobs observe, whatever their own mode is."""
+    observes_at: UtcDatetime | None = None
+    observes_by: CleanText = ""
+    observes_reason: CleanText = ""
     permits: dict[str, Permit] = Field(default={})
     """By `kind:holder`, in the order of the grants."""
     queue: dict[str, Waiting] = Field(default={})
@@ -342,6 +349,11 @@ class GuardStatus(Model):
     paused_at: UtcDatetime | None = None
     paused_by: str = ""
     paused_reason: str = ""
+    observes: bool = False
+    """Jobs observe, whatever their own mode is."""
+    observes_at: UtcDatetime | None = None
+    observes_by: str = ""
+    observes_reason: str = ""
     permits: tuple[Permit, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     """The first of the queue, in order."""

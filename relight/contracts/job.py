@@ -85,6 +85,8 @@ class JobInfo(Model):
     name: str = ""
     user: str = ""
     partition: str = ""
+    account: str = ""
+    """The account that is charged; empty where the scheduler has none."""
     state: JobState
     flags: tuple[str, ...] = ()
     """State flags beside the base state: COMPLETING, REQUEUED, CONFIGURING and so on."""
@@ -162,6 +164,7 @@ class TrainingJob(Model):
     attempt: Attempt
     user: str = ""
     partition: str = ""
+    account: str = ""
     nodes: tuple[str, ...] = ()
     tasks_per_node: int | None = None
     log_paths: tuple[str, ...] = ()

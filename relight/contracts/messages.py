@@ -7,6 +7,8 @@ whatever the client says it is.
 from datetime import timedelta
 from enum import StrEnum
 
+from pydantic import Field
+
 from relight.contracts.anomaly import Anomaly, Diagnosis, Progress, Symptom
 from relight.contracts.base import CleanText, Model, UtcDatetime
 from relight.contracts.cause import Cause
@@ -127,6 +129,8 @@ class PastFailure(Model):
     """The nodes of the attempt, folded: `node[001-064]`."""
     where: tuple[str, ...] = ()
     """The nodes on which it went wrong."""
+    at: UtcDatetime | None = None
+    """When the restart was ordered; None: noted by an older version."""
 
 
 class MonitorState(Model):
@@ -174,6 +178,8 @@ class MonitorState(Model):
     """What it takes to submit the job again has been saved."""
     diverged_from: CheckpointRef | None = None
     """Training diverged after it resumed here, and has not resumed since."""
+    would_have: dict[str, int] = Field(default={})
+    """For rules that only count: of how many recoveries they alone were the reason."""
 
 
 class MonitorInput(Model):
@@ -209,6 +215,10 @@ class MonitorStatus(Model):
     paused: bool = False
     guard_id: str = ""
     """The guard that recoveries of this job ask; empty: none."""
+    last_restart: UtcDatetime | None = None
+    """When the latest restart of the run was ordered; None: none was."""
+    would_have: dict[str, int] = Field(default={})
+    """For rules that only count: of how many recoveries they alone were the reason."""
 
 
 class MonitorResult(Model):
@@ -263,6 +273,8 @@ class RecoveryStatus(Model):
     permit_reason: str = ""
     cluster_paused: bool = False
     """The guard told of a pause of the whole cluster."""
+    cluster_observes: bool = False
+    """The guard told that the whole cluster observes."""
 
 
 LEASE = timedelta(days=3)

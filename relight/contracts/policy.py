@@ -127,6 +127,8 @@ class Policy(Model):
     """After a recovery of the run, so much time must pass before relight acts by itself again."""
     causes: dict[Cause, CauseRule] = Field(default={})
     """Where it differs for a cause."""
+    observe_only: tuple[str, ...] = Field(default=(), max_length=2000)
+    """Detectors, signatures and Xids (`xid-79`) that only count: what they alone saw needs an approval."""
     retries_general: int = Field(default=3, ge=0)
     """Restarts for the same cause with no step gained, before relight stops."""
     retries_confirmation: int = Field(default=1, ge=0)

@@ -22,6 +22,7 @@ from relight.contracts import (
 
 MAX_EVIDENCE = 20
 MAX_SUSPECTS = 16
+MAX_RULES = 16
 
 _BY_DESIGN = frozenset({Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted this end: what follows it is teardown, what comes before it is not."""
@@ -98,6 +99,7 @@ def diagnose(anomalies: Sequence[Anomaly], job: TrainingJob) -> Diagnosis:
         detected_at=detected,
         where=_where(suspects, supporting),
         signs=_signs(root, ordered),
+        rules=_rules(root, supporting),
         progress=max(
             (a.progress for a in ordered if a.progress is not None), key=lambda p: p.at, default=None
         ),
@@ -174,6 +176,13 @@ def _signs(root: Anomaly, ordered: Sequence[Anomaly]) -> tuple[Sign, ...]:
                 sign = Sign(node=e.node, source=Source.KERNEL if "xid-" in e.signature else e.source)
                 found[sign.node, sign.source] = sign
     return tuple(found[key] for key in sorted(found))
+
+
+def _rules(root: Anomaly, supporting: Sequence[Anomaly]) -> tuple[tuple[str, ...], ...]:
+    """For each anomaly that says the same as the root: the detector and signatures."""
+    carriers = [root, *(a for a in supporting if a is not root)]
+    named = (tuple(dict.fromkeys([a.detector, *(e.signature for e in a.evidence)])) for a in carriers)
+    return tuple(dict.fromkeys(tuple(n for n in names if n) for names in named))[:MAX_RULES]
 
 
 def _everywhere(root: Anomaly, job: TrainingJob) -> bool:

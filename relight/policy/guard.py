@@ -28,7 +28,8 @@ from relight.contracts.guard import (
     PermitRequest,
     Waiting,
 )
-from relight.contracts.messages import Note
+from relight.contracts.job import Mode
+from relight.contracts.messages import ModeChange, Note
 from relight.policy import breaker as breakers
 from relight.policy import node_ledger
 
@@ -42,6 +43,7 @@ MAX_LEASE = timedelta(days=14)
 HOUR = timedelta(hours=1)
 
 PAUSED = "cluster paused"
+OBSERVES = "cluster mode"
 AT_ONCE = "recoveries at once"
 PER_HOUR = "recoveries per hour"
 PER_USER = "recoveries per user"
@@ -140,6 +142,16 @@ class Guard:
         for permit in state.permits.values():
             self._tell_granted(permit)
 
+    def set_mode(self, change: ModeChange, now: datetime) -> None:
+        """Lets the whole cluster observe, or lets each job do again what its own mode allows."""
+        state, observes = self.state, change.mode is Mode.OBSERVE
+        state.observes = observes
+        state.observes_at = (state.observes_at or now) if observes else None
+        state.observes_by = change.by if observes else ""
+        state.observes_reason = change.reason if observes else ""
+        for permit in state.permits.values():
+            self._tell_granted(permit)
+
     def reset(self, reset: BreakerReset, now: datetime) -> None:
         """A person closes breakers. What was seen before does not act any more."""
         breakers.reset(self.state, reset.partition, reset.by or "somebody", now)
@@ -205,6 +217,10 @@ class Guard:
             paused_at=state.paused_at,
             paused_by=state.paused_by,
             paused_reason=state.paused_reason,
+            observes=state.observes,
+            observes_at=state.observes_at,
+            observes_by=state.observes_by,
+            observes_reason=state.observes_reason,
             permits=tuple(state.permits.values()),
             waiting=tuple(islice(state.queue.values(), MAX_SHOWN)),
             queued=len(state.queue),
@@ -347,6 +363,8 @@ class Guard:
 
     def _closed_for_drain(self, request: PermitRequest) -> tuple[str, str] | None:
         state, wanted = self.state, set(request.nodes)
+        if state.observes:
+            return OBSERVES, f"the cluster observes, as {state.observes_by or 'somebody'} wants it"
         for scope in breakers.scopes(state, request.partition):
             breaker = state.breakers.get(scope)
             if breaker is not None and breaker.state is BreakerState.HALF_OPEN:
@@ -405,6 +423,7 @@ class Guard:
             kind=request.kind,
             waits=waits,
             paused=self.state.paused,
+            observe=self.state.observes,
             gate=gate,
             reason=reason,
         )
@@ -412,16 +431,22 @@ class Guard:
 
     def _tell_granted(self, permit: Permit) -> None:
         state = self.state
-        gate = PAUSED if state.paused else BREAKER if permit.held_back else ""
-        who = state.paused_by or "somebody"
-        why = f"{who}: {state.paused_reason}" if state.paused_reason else who
+        gate = why = ""
+        if state.paused:
+            who = state.paused_by or "somebody"
+            gate, why = PAUSED, f"{who}: {state.paused_reason}" if state.paused_reason else who
+        elif permit.held_back:
+            gate, why = BREAKER, "many nodes have faults"
+        elif state.observes and permit.request.kind is PermitKind.DRAIN:
+            gate, why = OBSERVES, f"the cluster observes, as {state.observes_by or 'somebody'} wants it"
         decision = PermitDecision(
             holder=permit.request.holder,
             kind=permit.request.kind,
             granted=True,
             paused=bool(gate),
+            observe=state.observes,
             gate=gate,
-            reason=why if gate == PAUSED else "many nodes have faults" if gate else "",
+            reason=why,
             lease_until=permit.until,
         )
         self.outbox.append(decision)

@@ -30,6 +30,7 @@ def note_failure(
         step=outcome.lost_from_step,
         allocation=fold(allocation),
         where=outcome.where,
+        at=outcome.times.acted,
     )
     return (*ledger, failure)[-MAX_FAILURES:]
 

@@ -22,10 +22,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 JOB_FIELDS = (
-    "JobID", "JobArrayID", "ArrayJobID", "ArrayTaskID", "Name", "UserName", "Partition", "State", "Reason",
-    "RestartCnt", "SubmitTime", "StartTime", "EndTime", "EligibleTime", "TimeLimit", "NodeList", "NumNodes",
-    "NumTasks", "NTPerNode", "PriorityLong", "Requeue", "BatchFlag", "exit_code", "StdOut", "StdErr",
-    "WorkDir", "tres-alloc", "tres-per-node", "Comment",
+    "JobID", "JobArrayID", "ArrayJobID", "ArrayTaskID", "Name", "UserName", "Partition", "Account", "State",
+    "Reason", "RestartCnt", "SubmitTime", "StartTime", "EndTime", "EligibleTime", "TimeLimit", "NodeList",
+    "NumNodes", "NumTasks", "NTPerNode", "PriorityLong", "Requeue", "BatchFlag", "exit_code", "StdOut",
+    "StdErr", "WorkDir", "tres-alloc", "tres-per-node", "Comment",
 )  # fmt: skip
 """Fields of `squeue -O` (22.05 and later) that make a `JobInfo`."""
 
@@ -43,8 +43,8 @@ NODE_FIELDS = ("NodeList", "StateComplete", "Reason", "User")
 """Fields of `sinfo -O`."""
 
 ACCOUNTING_FIELDS = (
-    "JobID", "JobName", "User", "Partition", "State", "ExitCode", "Submit", "Start", "End", "Eligible",
-    "TimelimitRaw", "NodeList", "NNodes", "Reason", "WorkDir", "Comment",
+    "JobID", "JobName", "User", "Partition", "Account", "State", "ExitCode", "Submit", "Start", "End",
+    "Eligible", "TimelimitRaw", "NodeList", "NNodes", "Reason", "WorkDir", "Comment",
 )  # fmt: skip
 """Fields of `sacct -o` (22.05 and later; it has no restart count there)."""
 
@@ -204,6 +204,7 @@ def _job_info(row: Mapping[str, str], excluded: str) -> JobInfo:
         name=row["Name"],
         user=row["UserName"],
         partition=row["Partition"],
+        account="" if absent(row["Account"]) else row["Account"],
         state=state,
         flags=flags,
         reason="" if absent(row["Reason"]) else row["Reason"].replace(" ", "_"),
@@ -255,6 +256,7 @@ def _accounted(attempts: Sequence[Mapping[str, str]]) -> JobInfo:
         name=row["JobName"],
         user=row["User"],
         partition=row["Partition"],
+        account=row["Account"],
         state=state,
         flags=flags,
         reason="" if absent(row["Reason"]) else row["Reason"],

@@ -19,6 +19,8 @@ from relight.config import (
     unknown_variables,
 )
 from relight.contracts import Mode, Policy
+from relight.policies import merged
+from relight.policy.file import PolicyFile
 
 
 @pytest.fixture(autouse=True)
@@ -83,18 +85,23 @@ def test_sections_merge_key_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_policies_are_read_and_named(tmp_path: Path) -> None:
     file = written(tmp_path, '[policies.careful]\nsettle = "1m30s"\nretries_general = 0\npoll = 7\n')
-    policy = load_settings(file).policy("careful")
+    policies = merged(load_settings(file), PolicyFile())
+    policy = policies.policy("careful")
     assert policy == Policy(
         name="careful", settle=timedelta(seconds=90), retries_general=0, poll=timedelta(seconds=7)
     )
-    assert load_settings(file).policy() == Policy()
-    with pytest.raises(ConfigError, match="known policies: careful, default"):
-        load_settings(file).policy("brave")
+    assert policies.policy("default") == Policy()
+    assert policies.names == ("careful", "default", "never")
+
+
+def test_the_built_in_policy_cannot_be_defined(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the policy 'never' is built in"):
+        load_settings(written(tmp_path, '[policies.never]\nact = "automatic"\n'))
 
 
 def test_the_default_policy_can_be_changed(tmp_path: Path) -> None:
     file = written(tmp_path, '[policies.default]\nhang_floor = "10m"\n')
-    assert load_settings(file).policy().hang_floor == timedelta(minutes=10)
+    assert load_settings(file).policies["default"].hang_floor == timedelta(minutes=10)
 
 
 def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> None:

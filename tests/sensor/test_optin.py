@@ -7,14 +7,17 @@ import pytest
 
 from relight.config import Settings
 from relight.contracts import Mode, Policy
+from relight.policies import merged
+from relight.policy.file import PolicyFile, parse
 from sensor.optin import BadRequest, opted_in
 from tests.sensor.making import info
 
 
-def ask(comment: object, mode: Mode = Mode.OBSERVE) -> Any:
+def ask(comment: object, mode: Mode = Mode.OBSERVE, policies: PolicyFile | None = None) -> Any:
     text = comment if isinstance(comment, str) else json.dumps(comment)
     settings = Settings(mode=mode, policies={"careful": Policy(retries_general=1)})
-    return opted_in(info(comment=text, name="gpt", user="anna", work_dir="/home/anna"), "lab", settings)
+    job = info(comment=text, name="gpt", user="anna", work_dir="/home/anna", partition="gpu", account="ml")
+    return opted_in(job, "lab", settings, merged(settings, policies or PolicyFile()))
 
 
 @pytest.mark.parametrize(
@@ -83,3 +86,42 @@ def test_the_older_form(times: int | None, retries: int) -> None:
 def test_what_cannot_be_done_is_said(comment: object, says: str) -> None:
     with pytest.raises(BadRequest, match=says):
         ask(comment)
+
+
+FILE = parse(
+    """
+mode: act
+act_in: [gpu]
+allow: [careful]
+policies:
+  patient: {hang_floor: 10m}
+overrides:
+  - account: ml
+    set: {retries_general: 2}
+  - user: anna
+    policy: patient
+""",
+    taken=("careful",),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "retries"),
+    [
+        ({"relight": {}}, "patient", 2),
+        ({"relight": {"policy": "careful"}}, "careful", 2),
+        ({"relight": {"policy": "never"}}, "never", 3),
+        ({"APS": {"auto_resume_mode": "requeue", "max_requeue_times": 1}}, "patient", 1),
+    ],
+)
+def test_the_policy_file_decides_what_a_job_gets(asked: object, policy: str, retries: int) -> None:
+    job = ask(asked, Mode.ACT, FILE)
+    assert (job.policy.name, job.policy.retries_general, job.mode) == (policy, retries, Mode.ACT)
+    assert job.account == "ml"
+
+
+def test_a_job_cannot_choose_what_is_not_allowed_or_act_where_others_observe() -> None:
+    with pytest.raises(BadRequest, match="may not choose policy 'patient'; they may choose: careful"):
+        ask({"relight": {"policy": "patient"}}, Mode.ACT, FILE)
+    elsewhere = FILE.model_copy(update={"act_in": ("debug",)})
+    assert ask({"relight": {"mode": "act"}}, Mode.ACT, elsewhere).mode is Mode.OBSERVE

@@ -361,3 +361,36 @@ async def test_a_job_that_asks_for_it_is_watched_once(lab: Lab) -> None:
     begin = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
     start = json.loads(begin.input.payloads[0].data)
     assert start["guard_id"] == ids.guard_id(lab.cluster)
+
+
+async def test_a_changed_policy_file_is_read_and_a_broken_one_changes_nothing(lab: Lab) -> None:
+    file = lab.root / "policy.yaml"
+    file.write_text("policies: {calm: {hang_floor: 7m}}\noverrides: [{user: nobody, mode: observe}]")
+    file.chmod(0o600)
+
+    async def watched_with(name: str) -> TrainingJob:
+        job = await lab.train(nodes=1, comment=json.dumps({"relight": {"policy": name}}))
+        monitor = ids.monitor_id(job.attempt)
+        found: dict[str, TrainingJob] = {}
+
+        async def started() -> bool:
+            found.update(await watched_jobs(lab.client, lab.cluster, [job.attempt.job_id]))
+            return monitor in found
+
+        await until("its monitor is started", started)
+        return found[monitor]
+
+    async with lab.sensor(lab.settings(mode=Mode.ACT, policy_file=file)) as sensor:
+
+        def valid() -> float | None:
+            return sensor.metrics.registry.get_sample_value("relight_sensor_policy_valid")
+
+        assert (await watched_with("calm")).policy.hang_floor == timedelta(minutes=7)
+        file.write_text("policies: {calm: {hang_floor: soon}}")
+        await until("the trouble is told", lambda: valid() == 0)
+        still = await watched_with("calm")
+        assert (still.policy.hang_floor, still.mode) == (timedelta(minutes=7), Mode.ACT)
+        file.write_text("mode: observe\npolicies: {calm: {hang_floor: 9m}}")
+        await until("it is mended", lambda: valid() == 1)
+        now = await watched_with("calm")
+        assert (now.policy.hang_floor, now.mode) == (timedelta(minutes=9), Mode.OBSERVE)

@@ -17,7 +17,7 @@ from relight.contracts.guard import (
     PermitKind,
     PermitRequest,
 )
-from relight.contracts.messages import Note, RecoveryStatus
+from relight.contracts.messages import ModeChange, Note, RecoveryStatus
 from relight.contracts.steps import DrainResult
 from relight.policy import guard as gates
 from tests.workflows import samples
@@ -276,3 +276,42 @@ async def test_a_thousand_faulty_nodes_trip_the_breaker_and_recoveries_still_pas
     assert outcome.outcome is Outcome.RESUMED
     await guard.signal("reset_breaker", {"by": "ada"})
     await lab.until_guard(guard, lambda s: all(v.breaker.state is BreakerState.CLOSED for v in s.breakers))
+
+
+OBSERVE = ModeChange(mode=Mode.OBSERVE, by="ada", reason="a bad rule")
+
+
+async def test_when_the_cluster_observes_a_recovery_in_flight_asks_before_its_next_change(lab: Lab) -> None:
+    guard = await lab.guard()
+    drained = asyncio.Event()
+
+    async def wait(given: Any) -> str:
+        await drained.wait()
+        return "no process is left"
+
+    lab.world.will("wait_nodes_free", wait)
+    policy = samples.QUICK.model_copy(update={"drain_window": timedelta(minutes=5)})
+    recovery = await lab.recover(job=samples.job(policy=policy), guard_id=lab.guard_id)
+    await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda c: "wait_nodes_free" in c)
+    await guard.signal("set_mode", OBSERVE)
+    await lab.until(lambda: status(recovery), lambda s: s.cluster_observes)
+    drained.set()
+    told = await lab.until(lambda: status(recovery), lambda s: s.state == "awaiting-approval")
+    assert told.plan.needs_approval_because == ("observe mode: relight changes nothing by itself",)
+    assert any(line.startswith("the whole cluster observes now") for line in told.log)
+    assert lab.world.mutations == ["drain_job"]
+    await recovery.signal("approve", {"by": "ada"})
+    assert (await recovery.result()).outcome is Outcome.RESUMED
+    assert lab.world.mutations == ["drain_job", "resubmit"]
+    await lab.save("cluster_observes_in_flight", guard, recovery)
+
+
+async def test_a_job_in_act_mode_acts_again_when_the_cluster_does(lab: Lab) -> None:
+    guard = await lab.guard()
+    await guard.signal("set_mode", OBSERVE)
+    recovery = await lab.recover(guard_id=lab.guard_id)
+    await lab.until(lambda: status(recovery), lambda s: s.state == "awaiting-approval")
+    assert lab.world.mutations == []
+    await guard.signal("set_mode", ModeChange(mode=Mode.ACT, by="ada"))
+    assert (await recovery.result()).outcome is Outcome.RESUMED
+    assert "the cluster does not observe any more" in (await status(recovery)).log

@@ -24,6 +24,8 @@ from relight.contracts.ids import NODE_DRAIN_WORKFLOW, guard_id, monitor_id, nod
 from relight.contracts.messages import EndReason, MonitorStatus, RecoveryStatus
 from relight.contracts.node_drain import NodeDrainInput
 from relight.guarding import start_guard
+from relight.policy.choose import Cap
+from relight.policy.file import parse
 from tests.relight.cli.conftest import Relight
 from tests.relight.cli.stand_ins import PLAN
 from tests.workflows import samples
@@ -235,6 +237,10 @@ def recovering(**fields: Any) -> RecoveryStatus:
             MonitorStatus(job=JOB, state="recovering"), recovering(permit="granted"),
             GuardStatus(cluster="lab"), "", [],
         ),
+        (
+            MonitorStatus(job=JOB, state="watching"), None,
+            GuardStatus(cluster="lab", observes=True), "", ["cluster mode"],
+        ),
     ],
 )  # fmt: skip
 def test_the_closed_gates(
@@ -244,7 +250,7 @@ def test_the_closed_gates(
     gone: str,
     gates: list[str],
 ) -> None:
-    found = closed_gates(JOB, monitor, recovery, guard, gone)
+    found = closed_gates(JOB, monitor, recovery, guard, gone, now=samples.T0)
     assert [gate.gate for gate in found] == gates
     assert all(gate.opens for gate in found)
 
@@ -274,3 +280,28 @@ def test_drains_are_listed_and_given_back(
     assert (found["node"], found["cause"], found["job"]) == ("n2", "nvlink", "7.0")
     assert "n2" in run("nodes", "drains").stdout
     assert "n2 is given back" in run("nodes", "release", "n2", "--by", "ada").stdout
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy", "restarted", "recovery", "gates"),
+    [
+        (Mode.ACT, {}, None, None, []),
+        (Mode.OBSERVE, {}, None, None, ["partition", "mode"]),
+        (Mode.OBSERVE, {"act": "never"}, None, None, ["policy", "partition", "mode"]),
+        (Mode.ACT, {"cool_down": "1h"}, samples.T0, None, ["cool-down"]),
+        (Mode.ACT, {"act": "approval"}, None, recovering(), ["policy"]),
+        (Mode.ACT, {"act": "approval"}, None, recovering(state="awaiting-approval"), ["approval"]),
+    ],
+)
+def test_the_gates_of_policy_and_policy_file(
+    mode: Mode,
+    policy: dict[str, Any],
+    restarted: datetime | None,
+    recovery: RecoveryStatus | None,
+    gates: list[str],
+) -> None:
+    cap = Cap(gate="partition", why="partition cpu only observes", opens="add cpu to `act_in`")
+    job = samples.job(mode, parse(json.dumps({"policies": {"p": policy}})).policy("p"))
+    monitor = MonitorStatus(job=job, state="watching", last_restart=restarted)
+    found = closed_gates(job, monitor, recovery, None, now=samples.T0, caps=(cap,))
+    assert [gate.gate for gate in found] == gates

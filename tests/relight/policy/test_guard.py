@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relight.contracts import Cause
+from relight.contracts import Cause, Mode
 from relight.contracts.guard import (
     BreakerReset,
     BreakerState,
@@ -21,7 +21,7 @@ from relight.contracts.guard import (
     PermitRelease,
     PermitRequest,
 )
-from relight.contracts.messages import Note
+from relight.contracts.messages import ModeChange, Note
 from relight.policy import guard as gates
 from relight.policy.guard import Guard
 from relight.policy.node_ledger import MAX_NODES, MAX_STRIKES
@@ -592,3 +592,56 @@ def test_what_a_node_needs_is_kept_until_it_is_mended() -> None:
     assert [v.needs for v in guard.nodes(late)] == ["reboot"]
     guard.clear_node("n1")
     assert guard.nodes(late) == ()
+
+
+# A cluster that observes
+
+OBSERVE, ACT = ModeChange(mode=Mode.OBSERVE, by="ada", reason="a bad rule"), ModeChange(mode=Mode.ACT)
+
+
+def test_a_cluster_that_observes_permits_recoveries_that_a_person_approved() -> None:
+    desk = Desk()
+    desk.guard.set_mode(OBSERVE, desk.now)
+    said = desk.recover("a")
+    assert (said.granted, said.observe, said.paused) == (True, True, False)
+    shown = desk.guard.status(desk.now)
+    assert (shown.observes, shown.observes_at, shown.observes_by, shown.observes_reason) == (
+        True, NOW, "ada", "a bad rule",
+    )  # fmt: skip
+
+
+def test_holders_hear_at_once_that_the_cluster_observes_and_when_it_ends() -> None:
+    desk = Desk()
+    assert not desk.recover("a").observe
+    desk.guard.set_mode(OBSERVE, desk.now)
+    desk.tick(MINUTE)
+    assert desk.answer("a").observe
+    desk.guard.set_mode(OBSERVE, desk.now)
+    assert desk.guard.status(desk.now).observes_at == NOW
+    desk.guard.set_mode(ACT, desk.now)
+    desk.tick()
+    assert not desk.answer("a").observe
+    assert not desk.guard.status(desk.now).observes_by
+
+
+def test_no_node_is_drained_while_the_cluster_observes() -> None:
+    desk = Desk()
+    assert desk.drain("held").granted
+    desk.guard.set_mode(OBSERVE, desk.now)
+    desk.tick()
+    held = desk.answer("held")
+    assert (held.granted, held.paused, held.gate) == (True, True, gates.OBSERVES)
+    waiting = desk.drain("new")
+    assert (waiting.granted, waiting.waits, waiting.gate) == (False, True, gates.OBSERVES)
+    desk.guard.set_mode(ACT, desk.now)
+    desk.tick()
+    assert not desk.answer("held").paused
+    desk.release("held", DRAIN)
+    assert desk.answer("new").granted
+
+
+def test_the_word_survives_a_renewal() -> None:
+    desk = Desk()
+    desk.guard.set_mode(OBSERVE, desk.now)
+    state = GuardState.model_validate_json(desk.guard.state.model_dump_json())
+    assert Desk(state).recover("a").observe

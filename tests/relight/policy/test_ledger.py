@@ -26,7 +26,14 @@ def outcome(*, acted: bool = True, key: str = "k") -> RecoveryOutcome:
 
 
 def test_a_restart_is_noted_and_nothing_else() -> None:
-    noted = PastFailure(root_key="k", cause=Cause.USER_CODE, step=7, allocation="n[1-3]", where=("n2",))
+    noted = PastFailure(
+        root_key="k",
+        cause=Cause.USER_CODE,
+        step=7,
+        allocation="n[1-3]",
+        where=("n2",),
+        at=outcome().times.acted,
+    )
     assert note_failure((), outcome(), ("n1", "n2", "n3")) == (noted,)
     assert note_failure((noted,), outcome(acted=False), ("n1",)) == (noted,)
 
