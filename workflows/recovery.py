@@ -56,6 +56,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.diagnosis.verdict import diagnose
     from relight.policy.attempts import same_execution, step_back
+    from relight.policy.gates import cool_down_until
     from relight.policy.plan import make_plan, names, nodes_to_exclude
     from relight.policy.resume_proof import then
     from relight.policy.steering import STEP
@@ -559,6 +560,8 @@ class RecoveryWorkflow:
     async def _ask(self, plan: Plan, *, untouched: bool) -> None:
         """Waits for a person's decision on this plan, until it is another plan."""
         patience = self._job.policy.approval_deadline
+        cool = cool_down_until(self._job, self._diagnosis, self._start.ledger)
+        cools = cool is not None and workflow.now() < cool < workflow.now() + patience
         self._approval.ask(plan, workflow.now() + patience)
         self._enter("awaiting-approval")
         await self._tell_waiting()
@@ -569,10 +572,14 @@ class RecoveryWorkflow:
                     or self._present_plan() != plan
                     or self._reason_to_end(untouched=untouched) is not None
                 ),
-                timeout=patience,
-                timeout_summary=clip(f"deadline for approving plan {plan.digest}"),
+                timeout=cool - workflow.now() if cool is not None and cools else patience,
+                timeout_summary=clip(
+                    f"{'cool-down' if cools else 'deadline for approving'} plan {plan.digest}"
+                ),
             )
         except TimeoutError:
+            if cools:
+                return  # without the cool-down it may be a plan that nobody needs to approve
             raise Ended(Outcome.EXPIRED, f"nobody decided on plan {plan.digest} within {patience}") from None
         if reason := self._reason_to_end(untouched=untouched):
             raise reason
@@ -673,6 +680,7 @@ class RecoveryWorkflow:
             cannot_exclude=self._cannot_exclude,
             diverged_from=self._start.diverged_from,
             guarded=bool(self._start.guard_id),
+            now=workflow.now(),
         )
 
     def _present_plan(self) -> Plan:

@@ -1,5 +1,7 @@
 """From a confirmed diagnosis to a plan: what to do, in which steps, and whether a person must agree."""
 
+from datetime import datetime
+
 from relight.contracts import (
     Action,
     Cause,
@@ -19,6 +21,7 @@ from relight.contracts.policy import Then
 from relight.contracts.steps import ConfirmResult, LocateResult
 from relight.policy import signs
 from relight.policy.decision import Decision, decide
+from relight.policy.gates import approval_reasons
 from relight.policy.steering import steering_step, why_to_ask
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
@@ -82,6 +85,7 @@ def make_plan(
     cannot_exclude: str = "",
     diverged_from: CheckpointRef | None = None,
     guarded: bool = False,
+    now: datetime | None = None,
 ) -> Plan:
     """Decides what to do. Pure: the same arguments always give the same plan, and so the same digest.
 
@@ -95,6 +99,7 @@ def make_plan(
         cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
         diverged_from: training diverged after it resumed from this checkpoint.
         guarded: there is a guard to ask; without one no node is drained for everyone.
+        now: the time, for a cool-down; None: there is none.
     """
     job = job.model_copy(update={"policy": job.policy.for_cause(diagnosis.cause)})
     what = f"{diagnosis.symptom.value}, cause {diagnosis.cause.value}"
@@ -122,6 +127,8 @@ def make_plan(
         approval.append(f"the policy wants an approval for cause {diagnosis.cause.value}")
     if reason := _unsure(job.policy, diagnosis, confirmation):
         approval.append(reason)
+    if now is not None:
+        approval += approval_reasons(job, diagnosis, ledger, now)
     if goes_on:
         approval.append("training still goes on: a restart gives up running work")
     if goes_on and diagnosis.cause is Cause.NUMERICAL and diagnosis.symptom is Symptom.DEGRADED:

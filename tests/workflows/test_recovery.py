@@ -451,3 +451,15 @@ async def test_what_it_cost(
     what = what.model_copy(update={"progress": what.progress.model_copy(update={"interval": every})})
     outcome = await (await lab.recover(diagnosis=what)).result()
     assert outcome.gpu_hours_lost == (pytest.approx(hours) if hours is not None else None)
+
+
+async def test_after_a_cool_down_it_acts_by_itself(lab: Lab) -> None:
+    quick = samples.QUICK.model_copy(update={"cool_down": timedelta(seconds=4)})
+    past = PastFailure(root_key="x", cause=Cause.STORAGE, step=1, at=datetime.now(UTC))
+    recovery = await lab.recover(job=samples.job(policy=quick), ledger=(past,))
+    waiting = await lab.plan(recovery)
+    assert waiting.plan is not None
+    assert "cool-down of 4s" in waiting.plan.needs_approval_because[0]
+    assert lab.world.mutations == []
+    outcome = await recovery.result()
+    assert (outcome.outcome, outcome.approved_by) == (Outcome.RESUMED, "")

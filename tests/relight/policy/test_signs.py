@@ -1,5 +1,7 @@
 """Independent signs: who says that a node is at fault, and what that lets a plan do."""
 
+from datetime import timedelta
+
 import pytest
 
 from relight.contracts import (
@@ -15,6 +17,7 @@ from relight.contracts import (
     Source,
     Symptom,
 )
+from relight.contracts.messages import PastFailure
 from relight.contracts.steps import ConfirmResult, LocateResult, Observation
 from relight.diagnosis.verdict import diagnose
 from relight.policy import signs
@@ -170,3 +173,16 @@ def test_an_unconfirmed_fault_asks_unless_the_policy_wants_no_sign() -> None:
     assert "not confirmed" in asks[0]
     bold = samples.job(policy=Policy(signs=0))
     assert make_plan(bold, diagnosis, doubt, (), Mode.ACT, FOUND).needs_approval_because == ()
+
+
+@pytest.mark.parametrize(("minutes", "asks"), [(5, True), (15, False)])
+def test_during_a_cool_down_a_person_is_asked(minutes: int, asks: bool) -> None:
+    job = samples.job(policy=Policy(cool_down=timedelta(minutes=10)))
+    past = PastFailure(root_key="x", cause=Cause.NETWORK_FABRIC, step=1, at=samples.T0)
+    now = samples.T0 + timedelta(minutes=minutes)
+    made = make_plan(
+        job, samples.diagnosis(), confirmed(SCHEDULER), (past,), Mode.ACT, FOUND, now=now
+    )  # fmt: skip
+    assert ["cool-down of 10m" in reason for reason in made.needs_approval_because] == (
+        [True] if asks else []
+    )
