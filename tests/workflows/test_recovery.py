@@ -1,11 +1,12 @@
 """One test for each way in which a recovery can end."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from relight.contracts import Cause, Mode, Outcome, RecoveryOutcome, Source, TrainingJob
+from relight.contracts.messages import PastFailure
 from relight.contracts.outcome import CheckpointRef, Timeline
 from relight.contracts.plan import Action
 from relight.contracts.policy import Steer, Then
