@@ -1,6 +1,6 @@
 """Files that decide what relight does, or that hold a secret: who else could change or read them.
 
-Whoever can write the settings of a service that acts decides what it does, with that service's rights. So such
+Whoever can write the settings of a service that acts decides what it does, with its rights. So such
 a file, and the directory it lies in, may be writable by its owner alone, and its owner must be root or the
 account that the service runs under. A secret must not be readable by others either.
 """
@@ -15,13 +15,13 @@ _OTHERS_ANY = stat.S_IRWXG | stat.S_IRWXO
 
 
 class UnsafePermissions(Exception):
-    """Files that others could change, or secrets that others could read. The message says which `chmod` helps."""
+    """Others could change a file, or read a secret. The message says which `chmod` helps."""
 
 
 def problem(path: Path, *, secret: bool = False) -> str:
     """Why this file or directory cannot be trusted, with the command that mends it; empty when it can.
 
-    Links are followed. A directory with the sticky bit (such as /tmp) may be writable by all: what lies there can
+    Links are followed. A directory with the sticky bit (/tmp) may be writable by all: what lies there can
     be replaced only by its owner.
 
     Args:

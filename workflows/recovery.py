@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.contracts.node_drain import DrainNews
     from relight.contracts.outcome import CheckpointRef, Timeline
-    from relight.contracts.policy import Then
+    from relight.contracts.policy import OnExpiry, Then
     from relight.contracts.steps import (
         ATTEMPT_CHANGED,
         UNREACHABLE,
@@ -97,7 +97,7 @@ class RecoveryWorkflow:
         self._log: list[str] = []
         self._reports: list[AttemptReport] = []
         self._unwatched: Note | None = None
-        self._approval = Approval()
+        self._approval = Approval(start.job.policy)
         self._permit = GuardPermit(start.guard_id)
         # What the steps found
         self._confirmation: ConfirmResult | None = None
@@ -226,6 +226,8 @@ class RecoveryWorkflow:
             outcome=self._outcome,
             log=tuple(self._log),
             approved_by=self._approval.approved_by,
+            approvals=self._approval.approvals,
+            approvals_needed=self._approval.needed,
             **self._permit.status(),
         )
 
@@ -573,7 +575,11 @@ class RecoveryWorkflow:
                 timeout_summary=clip(f"deadline for approving plan {plan.digest}"),
             )
         except TimeoutError:
-            raise Ended(Outcome.EXPIRED, f"nobody decided on plan {plan.digest} within {patience}") from None
+            if not self._silence_is_consent():
+                raise Ended(
+                    Outcome.EXPIRED, f"nobody decided on plan {plan.digest} within {patience}"
+                ) from None
+            self._approval.consent(f"nobody within {patience}: the policy goes on then")
         if reason := self._reason_to_end(untouched=untouched):
             raise reason
         decision = self._approval.close()
@@ -707,9 +713,13 @@ class RecoveryWorkflow:
         if refusal:
             self._note(f"refused: {word} by {who}: {refusal}")
             return DecisionResult(accepted=False, message=refusal, recovery_id=workflow.info().workflow_id)
-        message = f"plan {self._present_plan().digest} {word}"
+        message = f"plan {self._present_plan().digest} {word}{self._approval.still_wanted()}"
         self._note(f"{message} by {who}: {decision.reason}" if decision.reason else f"{message} by {who}")
         return DecisionResult(accepted=True, message=message, recovery_id=workflow.info().workflow_id)
+
+    def _silence_is_consent(self) -> bool:
+        """In observe mode it never is: nothing is changed there without a person."""
+        return self._job.mode is Mode.ACT and self._job.policy.on_expiry is OnExpiry.PROCEED
 
     def _hear_decision(self, payload: object, *, approved: bool) -> None:
         decision = read(Decision, payload)

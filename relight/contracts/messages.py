@@ -265,6 +265,9 @@ class RecoveryStatus(Model):
     log: tuple[str, ...] = ()
     """What was done so far, one line a step."""
     approved_by: str = ""
+    approvals: tuple[str, ...] = ()
+    """Who approved the plan that waits, where the policy wants two people."""
+    approvals_needed: int = 1
     guard_id: str = ""
     permit: str = ""
     """Of the guard: wanted, waiting, granted, refused; empty: not asked, or there is no guard to ask."""
