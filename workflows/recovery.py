@@ -56,6 +56,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.diagnosis.verdict import diagnose
     from relight.policy.attempts import same_execution, step_back
+    from relight.policy.notices import plan_waits, recovery_ended
     from relight.policy.plan import make_plan, names, nodes_to_exclude
     from relight.policy.resume_proof import then
     from relight.policy.steering import STEP
@@ -65,6 +66,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.details import clip, recovery_details
     from workflows.draining import start_drain
     from workflows.ending import Ended, because_of
+    from workflows.notices import Notices
     from workflows.permit import GuardPermit, for_recovery
     from workflows.signals import read
     from workflows.steps import PATIENCE, StepFailed, pause_after
@@ -99,6 +101,7 @@ class RecoveryWorkflow:
         self._unwatched: Note | None = None
         self._approval = Approval(start.job.policy)
         self._permit = GuardPermit(start.guard_id)
+        self._notices = Notices(start.notify)
         # What the steps found
         self._confirmation: ConfirmResult | None = None
         self._planned: LocateResult | None = None
@@ -255,6 +258,10 @@ class RecoveryWorkflow:
         self._enter("ended")
         await self._permit.give_back()
         await self._tell("recovery_ended", RecoveryEnded(outcome=self._outcome))
+        self._notices.send(
+            recovery_ended(workflow.info().workflow_id, self._job, self._diagnosis, self._outcome)
+        )
+        await self._notices.settle()
         return self._outcome
 
     async def _follow_runbook(self) -> VerifyResult:
@@ -563,6 +570,11 @@ class RecoveryWorkflow:
         patience = self._job.policy.approval_deadline
         self._approval.ask(plan, workflow.now() + patience)
         self._enter("awaiting-approval")
+        self._notices.send(
+            plan_waits(
+                workflow.info().workflow_id, self._job, self._diagnosis, plan, self._approval.needed, patience
+            )
+        )
         await self._tell_waiting()
         try:
             await workflow.wait_condition(

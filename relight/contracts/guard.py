@@ -300,6 +300,8 @@ class GuardInput(Model):
     cluster: str
     limits: GuardLimits = GuardLimits()
     state: GuardState = Field(default_factory=GuardState)
+    notify: bool = False
+    """Tell people, where the worker's settings say whom."""
 
 
 class Budget(Model):

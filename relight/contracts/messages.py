@@ -189,6 +189,8 @@ class MonitorInput(Model):
     state: MonitorState = MonitorState()
     guard_id: str = ""
     """The guard that recoveries of this job ask; empty: none."""
+    notify: bool = False
+    """Recoveries of this job tell people, where the worker's settings say whom."""
 
 
 class MonitorStatus(Model):
@@ -246,6 +248,8 @@ class RecoveryInput(Model):
     """Training diverged after it resumed from this checkpoint: only earlier ones can be used."""
     guard_id: str = ""
     """The guard to ask for a permit before the first change; empty: none."""
+    notify: bool = False
+    """Tell people, where the worker's settings say whom."""
 
 
 class RecoveryStatus(Model):

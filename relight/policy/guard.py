@@ -30,8 +30,11 @@ from relight.contracts.guard import (
 )
 from relight.contracts.job import Mode
 from relight.contracts.messages import ModeChange, Note
+from relight.contracts.messages import Note
+from relight.contracts.notice import Notice
 from relight.policy import breaker as breakers
 from relight.policy import node_ledger
+from relight.policy.notices import breaker_tripped
 
 MAX_QUEUE = 1000
 MAX_ENDED = 500
@@ -69,6 +72,8 @@ class Guard:
         self.state = state
         self.outbox: deque[PermitDecision] = deque()
         """To be sent to their holders, in order. A renewal would lose it: it must be empty by then."""
+        self.news: deque[Notice] = deque()
+        """What people are to be told; a renewal would lose it too."""
         self._unanswered: dict[str, None] = {}
         """Requests that the next `tick` grants, or tells what they wait for."""
         self._suspected: dict[str, None] = {}
@@ -176,7 +181,8 @@ class Guard:
         state.drains = [grant for grant in state.drains if grant.at > now - HOUR]
         breakers.tick(self.limits, state, now)
         for scope in self._suspected:
-            breakers.trip(self.limits, state, scope, now)
+            if breakers.trip(self.limits, state, scope, now):
+                self.news.append(breaker_tripped(self.cluster, scope, state.breakers[scope].reason))
         self._suspected.clear()
         self._hold_back_drains()
         node_ledger.forget_old(self.limits, state, now)
