@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.contracts import Model
     from relight.contracts.guard import (
         BreakerReset,
+        FaultReport,
         GuardInput,
         GuardLimits,
         GuardStatus,
@@ -38,6 +39,7 @@ _MESSAGES: dict[str, type[Model]] = {
     "request_permit": PermitRequest,
     "release_permit": PermitRelease,
     "report_node": NodeReport,
+    "report_fault": FaultReport,
     "pause": Note,
     "unpause": Note,
     "set_mode": ModeChange,
@@ -80,6 +82,11 @@ class ClusterGuard:
     def report_node(self, payload: object = None, *_: object) -> None:
         """Records a `NodeReport`."""
         self._post("report_node", payload)
+
+    @workflow.signal(description="A job failed by something that other jobs may share (FaultReport)")
+    def report_fault(self, payload: object = None, *_: object) -> None:
+        """Records a `FaultReport`."""
+        self._post("report_fault", payload)
 
     @workflow.signal(description="Change nothing in the whole cluster any more (Note: by, reason)")
     def pause(self, payload: object = None, *_: object) -> None:
@@ -166,6 +173,8 @@ class ClusterGuard:
                 guard.release(message, now)
             case _, NodeReport():
                 guard.report(message, now)
+            case _, FaultReport():
+                guard.report_fault(message, now)
             case "pause", Note():
                 guard.pause(message, now)
             case "unpause", Note():

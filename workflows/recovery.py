@@ -66,6 +66,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.details import clip, recovery_details
     from workflows.draining import start_drain
     from workflows.ending import Ended, because_of
+    from workflows.incidents import report_fault
     from workflows.notices import Notices
     from workflows.permit import GuardPermit, for_recovery
     from workflows.signals import read
@@ -290,6 +291,7 @@ class RecoveryWorkflow:
         lost = confirmation.nodes_lost
         suspected = nodes_to_exclude(self._job, self._diagnosis.nodes, confirmation)
         await self._permit.report(self._job, self._diagnosis, suspected, lost)
+        await report_fault(self._start.guard_id, self._job, self._diagnosis, confirmation.verdict)
 
     async def _locate(self, summary: str) -> LocateResult | None:
         """Where training would resume; None when that cannot be found out."""

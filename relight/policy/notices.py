@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from relight.contracts import Diagnosis, Plan, RecoveryOutcome, TrainingJob
+from relight.contracts.guard import Incident
 from relight.contracts.notice import Event, Notice
 
 
@@ -46,6 +47,18 @@ def breaker_tripped(cluster: str, partition: str, reason: str) -> Notice:
         text=f"no node of {where} is drained any more: {reason}",
         state="open",
         command=f"relight guard reset{option}",
+    )
+
+
+def incident_began(cluster: str, incident: Incident) -> Notice:
+    """Many jobs fail alike."""
+    return Notice(
+        event=Event.INCIDENT,
+        cluster=cluster,
+        text=f"{incident.reason}; their recoveries wait, and no node is drained",
+        cause=incident.cause.value,
+        state="incident",
+        command="relight guard",
     )
 
 
