@@ -18,12 +18,14 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture
 def as_nobody(site: SlurmSite, tmp_path: Path) -> SlurmCliScheduler:  # noqa: F811
-    """relight's adapter, whose Slurm commands run as user `nobody`."""
+    """Relight's adapter, whose Slurm commands run as user `nobody`."""
     commands = tmp_path / "bin"  # noqa: F811
     commands.mkdir()
     for name in ("squeue", "scontrol", "sinfo", "sacct", "scancel", "sbatch"):
         script = commands / name
-        script.write_text(f'#!/bin/sh\nexec setpriv --reuid=nobody --clear-groups {shutil.which(name)} "$@"\n')
+        script.write_text(
+            f'#!/bin/sh\nexec setpriv --reuid=nobody --clear-groups {shutil.which(name)} "$@"\n'
+        )
         script.chmod(0o755)
     tmp_path.chmod(0o777)
     for parent in list(tmp_path.parents)[:2]:
