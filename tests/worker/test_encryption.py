@@ -97,10 +97,10 @@ async def run_once(client: Client, queue: str) -> str:
             outcome = await recovery.result()
     assert outcome["outcome"] == Outcome.HELD  # type: ignore[index]
     history = (await recovery.fetch_history()).to_json()
-    return history + "".join(_payloads(history))
+    return history + "".join(payload_data(history))
 
 
-def _payloads(history: str) -> list[str]:
+def payload_data(history: str) -> list[str]:
     """The data of all payloads, decoded from their base64."""
     found = re.findall(r'"data": ?"([A-Za-z0-9+/=]*)"', history)
     return [base64.b64decode(text).decode(errors="replace") for text in found]
