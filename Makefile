@@ -11,7 +11,7 @@ bin := $(VENV)/bin
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 
-.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm lint slurm slurm-packages venv clean
+.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
 	@echo "make lint            ruff, mypy --strict, import arrows"
+	@echo "make audit           known holes in what relight depends on (asks PyPI's advisories)"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
 	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
 	@echo "make venv            $(VENV) with relight and all development tools"
@@ -71,6 +72,14 @@ lint: $(VENV)/.developing
 	$(bin)/mypy
 	$(bin)/lint-imports
 
+# --strict: a package that could not be looked up counts as a failure, and not as a clean one.
+audit: $(VENV)/.developing
+	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && \
+		$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
+	$(bin)/python -m pip freeze --exclude-editable >$(VENV)/audit.txt
+	$(VENV)-audit/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off \
+		--requirement $(VENV)/audit.txt
+
 slurm: $(VENV)/.installed
 	$(bin)/python -m tests.slurm.cluster --nodes 4
 
@@ -105,4 +114,4 @@ $(checkpoints)/.installed: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(checkpoints) $(pyslurm) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit $(checkpoints) $(pyslurm) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -14,6 +14,7 @@ from activities.hold_job import hold_job
 from activities.isolate_nodes import isolate_nodes
 from activities.locate_checkpoint import locate_checkpoint
 from activities.look_at_job import look_at_job
+from activities.notify import notify
 from activities.resubmit import resubmit
 from activities.snapshot_job import snapshot_job
 from activities.steer_checkpoint import steer_checkpoint
@@ -21,6 +22,7 @@ from activities.verify_resume import verify_resume
 from activities.verify_running import verify_running
 from activities.wait_nodes_free import wait_nodes_free
 from relight.contracts.node_drain import NodeCheck, NodeLook, NodeStep
+from relight.contracts.notice import Notice
 from relight.contracts.steps import (
     ConfirmInput,
     ConfirmResult,
@@ -130,6 +132,11 @@ class Runbook:
         """Gives a node back."""
         return await release_node(self._context, given)
 
+    @activity.defn
+    async def notify(self, given: Notice) -> str:
+        """Tells people."""
+        return await notify(self._context, given)
+
     def all(self) -> list[Callable[..., Any]]:
         """The steps, for a worker."""
         return [
@@ -145,6 +152,7 @@ class Runbook:
             self.hold_job,
             self.look_at_job,
             self.snapshot_job,
+            self.notify,
             self.drain_node,
             self.look_at_node,
             self.check_node,

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -32,11 +40,16 @@ from pydantic_settings import (
 from relight.contracts import Mode, Policy
 from relight.contracts.guard import GuardLimits
 from relight.contracts.ids import TASK_QUEUE
+from relight.contracts.notice import Event
 from relight.durations import format_duration, parse_duration
 
 ENV_PREFIX = "RELIGHT_"
 CONFIG_VARIABLE = "RELIGHT_CONFIG"
 """The environment variable that names the settings file."""
+
+SECRETS = {("notify", "url")}
+"""Settings whose values are never shown."""
+
 
 _file_to_read: ContextVar[Path | None] = ContextVar("settings file", default=None)
 """Set while `load_settings` constructs the settings: pydantic reads sources inside the constructor."""
@@ -173,6 +186,42 @@ class DrainSettings(_Section):
     """Only say which commands would run."""
 
 
+class EncryptionSettings(_Section):
+    """What Temporal may read."""
+
+    key_file: Path | None = None
+    """Keys that encrypt what relight stores in Temporal, one `NAME BASE64` a line; none: it is not encrypted.
+    Worker, sensors and people's commands need the same file."""
+
+    @field_validator("key_file")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path is not None else None
+
+
+class NotifySettings(_Section):
+    """Who is told what by a webhook. Only the worker calls it, and only it needs these settings."""
+
+    url: SecretStr = SecretStr("")
+    """Where to post, `https://...`; empty: nobody is told. It is a secret: write it into a settings file that
+    only the worker's account can read, or into RELIGHT_NOTIFY__URL."""
+    format: Literal["json", "slack"] = "json"
+    """`json`: all fields; `slack`: `{"text": ...}`, which Slack, Mattermost and others take."""
+    events: tuple[Event, ...] = tuple(Event)
+    """Which events are told."""
+    timeout: Interval = timedelta(seconds=10)
+    """The longest that one try may take."""
+    ui: str = ""
+    """Address of Temporal's web UI, for links: `https://temporal.example.org`."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: SecretStr) -> SecretStr:
+        if url.get_secret_value() and not url.get_secret_value().startswith(("https://", "http://")):
+            raise ValueError("it must begin with https:// or http://")
+        return url
+
+
 class LocalSettings(_Section):
     """The `local` scheduler."""
 
@@ -212,6 +261,8 @@ class Settings(BaseSettings):
     prometheus: PrometheusSettings = PrometheusSettings()
     drain: DrainSettings = DrainSettings()
     local: LocalSettings = LocalSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
+    notify: NotifySettings = NotifySettings()
 
     @field_validator("state_dir")
     @classmethod
@@ -392,6 +443,6 @@ def _problem(error: Any, origins: Mapping[tuple[str, ...], str]) -> str:
         message = f"no such setting; known: {', '.join(sorted(at.model_fields))}"
     else:
         message = str(error["msg"]).removeprefix("Value error, ")
-        if not isinstance(error["input"], Mapping):
+        if not isinstance(error["input"], Mapping) and key not in SECRETS:
             message += f" (it is {error['input']!r})"
     return f"setting {'.'.join(key)} ({origin}): {message}"

@@ -35,7 +35,7 @@ async def start_guard(
     """
     await client.start_workflow(
         GUARD_WORKFLOW,
-        GuardInput(cluster=cluster, limits=limits),
+        GuardInput(cluster=cluster, limits=limits, notify=True),
         id=guard_id(cluster),
         task_queue=task_queue,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -2,14 +2,16 @@
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
+
+from relight.encryption import data_converter
 
 
 class TemporalUnavailable(Exception):
@@ -20,13 +22,22 @@ class NotReady(Exception):
     """Temporal answers, but its namespace is not set up for relight. The message says what to do."""
 
 
-async def connect(*, runtime: Runtime | None = None, timeout: float = 5.0) -> Client:
+async def connect(
+    *, key_file: Path | None = None, runtime: Runtime | None = None, timeout: float = 5.0
+) -> Client:
     """Connects as `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS and API key settings say.
 
+    Args:
+        key_file: the keys that payloads are encrypted with (`relight.encryption`); None: they are not.
+        runtime: Temporal's, if it is not the usual one.
+        timeout: seconds.
+
     Raises:
+        EncryptionError: the key file cannot be used.
         TemporalUnavailable: nothing answers there within `timeout` seconds, the namespace does not exist, or
             the settings are wrong.
     """
+    converter = data_converter(key_file)
     try:
         config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
     except (RuntimeError, ValueError, OSError) as e:
@@ -35,7 +46,7 @@ async def connect(*, runtime: Runtime | None = None, timeout: float = 5.0) -> Cl
     target = f"{config['target_host']}, namespace {config.get('namespace', 'default')}"
     try:
         async with asyncio.timeout(timeout):
-            client = await Client.connect(data_converter=pydantic_data_converter, runtime=runtime, **config)
+            client = await Client.connect(data_converter=converter, runtime=runtime, **config)
             await _check_namespace(client)
     except (RuntimeError, RPCError, TimeoutError, ValueError) as e:
         raise TemporalUnavailable(

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -13,7 +14,9 @@ from prometheus_client import start_http_server
 
 from relight.config import ConfigError, Settings
 from relight.diagnosis.steplines import with_custom
+from relight.encryption import data_converter
 from relight.scheduler.opening import open_scheduler
+from relight.temporal import connect
 from sensor.metrics import Metrics
 from sensor.service import Sensor
 from sensor.store import Store
@@ -30,8 +33,10 @@ async def run_sensor(settings: Settings) -> None:
         ConfigError: a policy's step patterns, the metrics address or the state directory cannot be used.
         SchedulerError: there is no scheduler to watch.
         StoreError: the state file cannot be used.
+        EncryptionError: the key file cannot be used.
     """
     _check_policies(settings)
+    data_converter(settings.encryption.key_file)  # now, and not only when something is to be told
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
@@ -43,7 +48,8 @@ async def run_sensor(settings: Settings) -> None:
         scheduler = open_scheduler(settings)
         store = Store(settings.state_dir / "sensor.sqlite3")
         try:
-            sensor = Sensor(settings, scheduler, store)
+            connecting = partial(connect, key_file=settings.encryption.key_file)
+            sensor = Sensor(settings, scheduler, store, connecting)
             close_metrics = _serve(sensor.metrics, settings.sensor.metrics_address)
             log.info("the sensor watches", cluster=settings.cluster or "(the scheduler's own name)")
             try:

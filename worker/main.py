@@ -33,6 +33,7 @@ async def run_worker(settings: Settings) -> None:
         TemporalUnavailable: no Temporal server answers.
         NotReady: the namespace is not set up for relight.
         ConfigError: the settings cannot be used.
+        EncryptionError: the key file cannot be used.
         SchedulerError: there is no scheduler that could be asked.
     """
     stop = asyncio.Event()
@@ -40,7 +41,9 @@ async def run_worker(settings: Settings) -> None:
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
     scheduler = open_scheduler(settings)
-    client = await connect(runtime=_runtime(settings.worker.metrics_address))
+    client = await connect(
+        key_file=settings.encryption.key_file, runtime=_runtime(settings.worker.metrics_address)
+    )
     await check_search_attributes(client)
     try:
         version = await check_scheduler(scheduler)

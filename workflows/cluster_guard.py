@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.contracts import Model
     from relight.contracts.guard import (
         BreakerReset,
+        FaultReport,
         GuardInput,
         GuardLimits,
         GuardStatus,
@@ -28,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.guard import Guard
     from workflows.attributes import show
     from workflows.guard_details import guard_details, state_word
+    from workflows.notices import Notices
     from workflows.signals import read
 
 AT_ONCE = 100
@@ -37,6 +39,7 @@ _MESSAGES: dict[str, type[Model]] = {
     "request_permit": PermitRequest,
     "release_permit": PermitRelease,
     "report_node": NodeReport,
+    "report_fault": FaultReport,
     "pause": Note,
     "unpause": Note,
     "set_mode": ModeChange,
@@ -58,6 +61,8 @@ class ClusterGuard:
     def __init__(self, start: GuardInput) -> None:
         self._guard = Guard(start.cluster, start.limits, start.state)
         self._mail: deque[tuple[str, Model | None]] = deque()
+        self._notices = Notices(start.notify)
+        self._notify = start.notify
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_at: datetime | None = None
 
@@ -77,6 +82,11 @@ class ClusterGuard:
     def report_node(self, payload: object = None, *_: object) -> None:
         """Records a `NodeReport`."""
         self._post("report_node", payload)
+
+    @workflow.signal(description="A job failed by something that other jobs may share (FaultReport)")
+    def report_fault(self, payload: object = None, *_: object) -> None:
+        """Records a `FaultReport`."""
+        self._post("report_fault", payload)
 
     @workflow.signal(description="Change nothing in the whole cluster any more (Note: by, reason)")
     def pause(self, payload: object = None, *_: object) -> None:
@@ -137,6 +147,7 @@ class ClusterGuard:
         while True:
             self._read_mail()
             self._guard.tick(workflow.now())
+            self._tell_people()
             await self._send_answers()
             self._show()
             if self._woken():
@@ -162,6 +173,8 @@ class ClusterGuard:
                 guard.release(message, now)
             case _, NodeReport():
                 guard.report(message, now)
+            case _, FaultReport():
+                guard.report_fault(message, now)
             case "pause", Note():
                 guard.pause(message, now)
             case "unpause", Note():
@@ -174,6 +187,11 @@ class ClusterGuard:
                 guard.clear_node(message.node)
             case _, GuardLimits():
                 guard.configure(message)
+
+    def _tell_people(self) -> None:
+        news = self._guard.news
+        while news:
+            self._notices.send(news.popleft().model_copy(update={"workflow_id": workflow.info().workflow_id}))
 
     async def _send_answers(self) -> None:
         """Sends what was decided: to one holder in order, to different holders at the same time."""
@@ -229,13 +247,15 @@ class ClusterGuard:
 
     def _may_renew(self) -> bool:
         info = workflow.info()
+        if not self._notices.is_quiet:
+            return False  # a renewal would drop them; they end within minutes
         return info.is_continue_as_new_suggested() or info.is_target_worker_deployment_version_changed()
 
     def _renew(self) -> None:
         guard = self._guard
         guard.state.counts.renewals += 1
         workflow.continue_as_new(
-            GuardInput(cluster=guard.cluster, limits=guard.limits, state=guard.state),
+            GuardInput(cluster=guard.cluster, limits=guard.limits, state=guard.state, notify=self._notify),
             initial_versioning_behavior=ContinueAsNewVersioningBehavior.AUTO_UPGRADE
             if workflow.info().is_target_worker_deployment_version_changed()
             else None,

@@ -23,6 +23,11 @@ def guard_details(status: GuardStatus, lemons: Sequence[NodeView]) -> str:
             f"**Observes**, by {code(status.observes_by or 'somebody')}{why}. A person must approve each "
             "plan, and no node is drained. `relight guard mode act` ends it."
         )
+    parts += [
+        f"**Incident**: {code(found.reason)}. Recoveries from {found.cause.value} wait, and no node is "
+        "drained, until it has been quiet; `relight guard reset` ends it."
+        for found in status.incidents
+    ]
     rows = [f"| {b.name} | {b.used} | {b.limit} {b.unit} |" for b in status.budgets]
     parts.append("\n".join(["| budget | used | limit |", "| --- | --- | --- |", *rows]))
     notable = [_breaker(view) for view in status.breakers if _is_notable(view)]
@@ -51,9 +56,11 @@ def guard_details(status: GuardStatus, lemons: Sequence[NodeView]) -> str:
 
 
 def state_word(status: GuardStatus) -> str:
-    """`paused`, `open` (a breaker is), `half_open` or `closed`: also the search attribute."""
+    """`paused`, `incident`, `open` (a breaker is), `half_open` or `closed`: also the search attribute."""
     if status.paused:
         return "paused"
+    if status.incidents:
+        return "incident"
     states = {view.breaker.state for view in status.breakers}
     for state in (BreakerState.OPEN, BreakerState.HALF_OPEN):
         if state in states:

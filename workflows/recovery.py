@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.contracts.node_drain import DrainNews
     from relight.contracts.outcome import CheckpointRef, Timeline
-    from relight.contracts.policy import Then
+    from relight.contracts.policy import OnExpiry, Then
     from relight.contracts.steps import (
         ATTEMPT_CHANGED,
         UNREACHABLE,
@@ -57,6 +57,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.diagnosis.verdict import diagnose
     from relight.policy.attempts import same_execution, step_back
     from relight.policy.gates import cool_down_until
+    from relight.policy.notices import plan_waits, recovery_ended
     from relight.policy.plan import make_plan, names, nodes_to_exclude
     from relight.policy.resume_proof import then
     from relight.policy.steering import STEP
@@ -66,6 +67,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.details import clip, recovery_details
     from workflows.draining import start_drain
     from workflows.ending import Ended, because_of
+    from workflows.incidents import report_fault
+    from workflows.notices import Notices
     from workflows.permit import GuardPermit, for_recovery
     from workflows.signals import read
     from workflows.steps import PATIENCE, StepFailed, pause_after
@@ -98,8 +101,9 @@ class RecoveryWorkflow:
         self._log: list[str] = []
         self._reports: list[AttemptReport] = []
         self._unwatched: Note | None = None
-        self._approval = Approval()
+        self._approval = Approval(start.job.policy)
         self._permit = GuardPermit(start.guard_id)
+        self._notices = Notices(start.notify)
         # What the steps found
         self._confirmation: ConfirmResult | None = None
         self._planned: LocateResult | None = None
@@ -227,6 +231,8 @@ class RecoveryWorkflow:
             outcome=self._outcome,
             log=tuple(self._log),
             approved_by=self._approval.approved_by,
+            approvals=self._approval.approvals,
+            approvals_needed=self._approval.needed,
             **self._permit.status(),
         )
 
@@ -254,6 +260,10 @@ class RecoveryWorkflow:
         self._enter("ended")
         await self._permit.give_back()
         await self._tell("recovery_ended", RecoveryEnded(outcome=self._outcome))
+        self._notices.send(
+            recovery_ended(workflow.info().workflow_id, self._job, self._diagnosis, self._outcome)
+        )
+        await self._notices.settle()
         return self._outcome
 
     async def _follow_runbook(self) -> VerifyResult:
@@ -282,6 +292,7 @@ class RecoveryWorkflow:
         lost = confirmation.nodes_lost
         suspected = nodes_to_exclude(self._job, self._diagnosis.nodes, confirmation)
         await self._permit.report(self._job, self._diagnosis, suspected, lost)
+        await report_fault(self._start.guard_id, self._job, self._diagnosis, confirmation.verdict)
 
     async def _locate(self, summary: str) -> LocateResult | None:
         """Where training would resume; None when that cannot be found out."""
@@ -564,6 +575,11 @@ class RecoveryWorkflow:
         cools = cool is not None and workflow.now() < cool < workflow.now() + patience
         self._approval.ask(plan, workflow.now() + patience)
         self._enter("awaiting-approval")
+        self._notices.send(
+            plan_waits(
+                workflow.info().workflow_id, self._job, self._diagnosis, plan, self._approval.needed, patience
+            )
+        )
         await self._tell_waiting()
         try:
             await workflow.wait_condition(
@@ -580,7 +596,11 @@ class RecoveryWorkflow:
         except TimeoutError:
             if cools:
                 return  # without the cool-down it may be a plan that nobody needs to approve
-            raise Ended(Outcome.EXPIRED, f"nobody decided on plan {plan.digest} within {patience}") from None
+            if not self._silence_is_consent():
+                raise Ended(
+                    Outcome.EXPIRED, f"nobody decided on plan {plan.digest} within {patience}"
+                ) from None
+            self._approval.consent(f"nobody within {patience}: the policy goes on then")
         if reason := self._reason_to_end(untouched=untouched):
             raise reason
         decision = self._approval.close()
@@ -675,13 +695,18 @@ class RecoveryWorkflow:
             self._diagnosis,
             self._confirmation,
             self._start.ledger,
-            Mode.OBSERVE if self._permit.observes else self._job.mode,
+            self._mode,
             self._planned,
             cannot_exclude=self._cannot_exclude,
             diverged_from=self._start.diverged_from,
             guarded=bool(self._start.guard_id),
             now=workflow.now(),
         )
+
+    @property
+    def _mode(self) -> Mode:
+        """The job's mode, unless the whole cluster observes."""
+        return Mode.OBSERVE if self._permit.observes else self._job.mode
 
     def _present_plan(self) -> Plan:
         plan = self._plan()
@@ -715,9 +740,13 @@ class RecoveryWorkflow:
         if refusal:
             self._note(f"refused: {word} by {who}: {refusal}")
             return DecisionResult(accepted=False, message=refusal, recovery_id=workflow.info().workflow_id)
-        message = f"plan {self._present_plan().digest} {word}"
+        message = f"plan {self._present_plan().digest} {word}{self._approval.still_wanted()}"
         self._note(f"{message} by {who}: {decision.reason}" if decision.reason else f"{message} by {who}")
         return DecisionResult(accepted=True, message=message, recovery_id=workflow.info().workflow_id)
+
+    def _silence_is_consent(self) -> bool:
+        """In observe mode it never is: nothing is changed there without a person."""
+        return self._mode is Mode.ACT and self._job.policy.on_expiry is OnExpiry.PROCEED
 
     def _hear_decision(self, payload: object, *, approved: bool) -> None:
         decision = read(Decision, payload)

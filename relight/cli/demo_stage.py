@@ -67,6 +67,7 @@ async def set_up(directory: Path, scheduler_name: str, story: Story) -> AsyncIte
     config = directory / "relight.toml"
     cluster = "demo" if scheduler_name == "local" else ""
     config.write_text(SETTINGS.format(cluster=cluster, scheduler=scheduler_name, state=directory / "state"))
+    config.chmod(0o600)  # whatever the umask: a worker trusts no settings that others can write
     settings = load_settings(config)
     scheduler = open_scheduler(settings)
     found = await scheduler.version()
@@ -79,7 +80,7 @@ async def set_up(directory: Path, scheduler_name: str, story: Story) -> AsyncIte
         await asyncio.to_thread(server.wait_ready)
         story.tell(f"Temporal runs at {server.address}; web UI: {server.ui}")
         os.environ.update(server.environment)  # for `connect` here, as for the services
-        client = await connect()
+        client = await connect(key_file=settings.encryption.key_file)
         async with contextlib.AsyncExitStack() as stack:
             services = []
             for name in ("worker", "sensor"):

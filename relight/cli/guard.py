@@ -59,7 +59,7 @@ def reset(
     reason: Reason = "",
     by: By = "",
 ) -> None:
-    """Close tripped breakers: drains are allowed again; faults that were seen before do not count."""
+    """Close tripped breakers and end incidents: drains are allowed again; earlier faults do not count."""
     settings = invocation(ctx).settings
 
     async def work() -> GuardStatus:
@@ -124,6 +124,11 @@ def _screen(found: GuardStatus) -> list[RenderableType]:
             f"{escape(found.observes_by or 'somebody')} wants it{escape(why)}; "
             "`relight guard mode act` ends it"
         )
+    parts += [
+        f"[red]incident[/] since {clock(incident.since, date=True)}: {escape(incident.reason)} "
+        f"({escape(', '.join(incident.jobs))}); their recoveries wait, and no node is drained"
+        for incident in found.incidents
+    ]
     budgets = Table("BUDGET", "USED", "LIMIT", box=None, pad_edge=False)
     for budget in found.budgets:
         budgets.add_row(budget.name, str(budget.used), f"{budget.limit} {budget.unit}".strip())

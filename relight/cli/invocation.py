@@ -16,6 +16,8 @@ from relight.cli.devserver import DevServerError
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.config import ConfigError, Settings, load_settings, unknown_variables
+from relight.encryption import EncryptionError
+from relight.permissions import UnsafePermissions
 from relight.policy.choose import NotAllowed
 from relight.scheduler.port import (
     InvalidRequest,
@@ -32,6 +34,8 @@ T = TypeVar("T")
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ConfigError, ExitCode.USAGE),
     (NotAllowed, ExitCode.USAGE),
+    (UnsafePermissions, ExitCode.USAGE),
+    (EncryptionError, ExitCode.USAGE),
     (TemporalUnavailable, ExitCode.NO_TEMPORAL),
     (NotReady, ExitCode.NOT_READY),
     (SchedulerUnreachable, ExitCode.NO_SCHEDULER),
@@ -67,8 +71,9 @@ class Invocation:
 
         Raises:
             TemporalUnavailable: it does not answer.
+            EncryptionError: the key file of the settings cannot be used.
         """
-        return await connect()
+        return await connect(key_file=self.settings.encryption.key_file)
 
 
 def invocation(ctx: typer.Context) -> Invocation:

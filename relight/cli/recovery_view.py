@@ -60,6 +60,9 @@ def plan_lines(status: RecoveryStatus) -> list[str]:
     if any(step.mutates for step in plan.steps):
         lines.append("  [dim](steps marked * change something)[/]")
     lines += [f"a person must agree: {escape(why)}" for why in plan.needs_approval_because]
+    if status.approvals_needed > 1:
+        so_far = f": {escape(', '.join(status.approvals))}" if status.approvals else ""
+        lines.append(f"approved by {len(status.approvals)} of {status.approvals_needed} people{so_far}")
     if status.approval_deadline is not None:
         left = status.approval_deadline - datetime.now(UTC)
         lines.append(f"waits until {clock(status.approval_deadline, date=True)} ({duration(left)} left)")

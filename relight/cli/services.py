@@ -7,6 +7,8 @@ import typer
 
 from relight.cli.exit_codes import CommandError
 from relight.cli.invocation import SpeakingGroup, invocation, run_async
+from relight.cli.trust import check_files
+from relight.contracts import Mode
 
 sensors = typer.Typer(cls=SpeakingGroup, invoke_without_command=True)
 """`relight sensor`, and the sensors of another kind below it."""
@@ -16,6 +18,7 @@ def worker(ctx: typer.Context) -> None:
     """Run a worker: it decides and acts. Run two or more, on different hosts, for a cluster."""
     from worker.main import run_worker  # it imports all rooms; the other commands start faster without
 
+    check_files(invocation(ctx), acts=True)
     run_async(run_worker(invocation(ctx).settings))
 
 
@@ -30,8 +33,10 @@ def sensor(ctx: typer.Context) -> None:
     from sensor.main import run_sensor  # it compiles the catalogue; the other commands start faster without
     from sensor.store import StoreError
 
+    settings = invocation(ctx).settings
+    check_files(invocation(ctx), acts=settings.mode is Mode.ACT)
     try:
-        run_async(run_sensor(invocation(ctx).settings))
+        run_async(run_sensor(settings))
     except StoreError as e:
         raise CommandError(str(e)) from e
 
@@ -51,6 +56,7 @@ def node(
     from sensor.node.main import exec_node_sensor
 
     call = invocation(ctx)
+    check_files(call, acts=False)
     given = {key: value for key, value in (("name", name), ("kernel_log", kernel_log)) if value is not None}
     settings = call.settings
     settings = settings.model_copy(update={"node": settings.node.model_copy(update=given)})

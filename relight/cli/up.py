@@ -22,8 +22,8 @@ from relight.cli.invocation import Invocation, invocation, run_async
 from relight.cli.output import complain, say
 from relight.cli.processes import FIRST_PAUSE, LONGEST_PAUSE, Service, relight_argv
 from relight.cli.setup import register
+from relight.cli.trust import check_files
 from relight.cli.watched import worker_polls
-from relight.temporal import connect
 
 KEPT = timedelta(days=30)
 """How long ended workflows can be looked at; the dev server's own default is one day."""
@@ -54,6 +54,7 @@ def up(
 
 
 async def _run(call: Invocation, server: DevServer) -> None:
+    check_files(call, acts=True)  # once, here: the worker would end again and again
     await _check_scheduler(call)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -62,7 +63,7 @@ async def _run(call: Invocation, server: DevServer) -> None:
         server.launch()
         await asyncio.to_thread(server.wait_ready)
         os.environ.update(server.environment)  # for `connect` here, as for the children
-        client = await connect()
+        client = await call.client()
         await register(client)
         await keep_history(client, KEPT)
         async with contextlib.AsyncExitStack() as stack:

@@ -29,6 +29,7 @@ _OPENS = {
     gates.PER_USER: "wait for one to end (`relight guard`), or raise guard_limits.recoveries_per_user",
     gates.QUEUE: "wait: it asks again by itself (`relight guard`)",
     gates.OBSERVES: "relight guard mode act",
+    gates.INCIDENT: "wait until it is over, or `relight guard reset`",
     "guard": "relight worker",
 }
 

@@ -108,11 +108,33 @@ class NodeClear(Model):
     reason: CleanText = ""
 
 
+class FaultReport(Model):
+    """Signal `report_fault`: a job failed by what other jobs may share too. A repeat changes nothing."""
+
+    job: Name
+    user: Name = ""
+    cause: Cause
+    at: UtcDatetime
+    """When the fault was seen."""
+
+
+class Incident(Model):
+    """Many jobs that failed alike: recoveries from this cause wait, and no node is drained."""
+
+    cause: Cause
+    since: UtcDatetime
+    last_fault: UtcDatetime
+    """When the latest fault that belongs to it was seen."""
+    jobs: tuple[Name, ...] = ()
+    """The first of them."""
+    reason: CleanText = ""
+
+
 class BreakerReset(Model):
     """Signal `reset_breaker`: a person has looked, and drains may go on."""
 
     partition: Name = ""
-    """Only this partition's breaker; empty: all of the cluster's."""
+    """Only this partition's breaker; empty: all of the cluster's, and incidents."""
     by: CleanText = ""
     reason: CleanText = ""
 
@@ -136,7 +158,10 @@ class GuardLimits(Model):
     breaker_window: timedelta = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """Only nodes whose faults were seen within this time count together."""
     breaker_cool_down: timedelta = Field(default=timedelta(minutes=30), gt=timedelta(0))
-    """How long no new fault must be seen before an open breaker lets one drain try."""
+    """How long no new fault must be seen before an open breaker lets one drain try, or an incident ends."""
+    incident_jobs: int = Field(default=3, ge=0)
+    """So many different jobs that fail within `breaker_window` by the same shared cause (storage or
+    network_fabric) are one incident; 0: never."""
     lease: timedelta = Field(default=timedelta(days=1), gt=timedelta(0), le=timedelta(days=14))
     """How long a permit is kept for a holder that says nothing."""
     strike_window: timedelta = Field(default=timedelta(days=28), gt=timedelta(0))
@@ -291,6 +316,12 @@ class GuardState(Model):
     """By node, least recently reported first."""
     partitions: dict[str, int] = Field(default={})
     """Sizes, as reporters told."""
+    faults: dict[str, FaultReport] = Field(default={})
+    """Of causes that jobs share, by `cause:job`, least recently reported first."""
+    incidents: dict[str, Incident] = Field(default={})
+    """By cause."""
+    incidents_settled_at: UtcDatetime | None = None
+    """When a person ended them last: what was seen before does not count any more."""
     counts: GuardCounts = Field(default_factory=GuardCounts)
 
 
@@ -300,6 +331,8 @@ class GuardInput(Model):
     cluster: str
     limits: GuardLimits = GuardLimits()
     state: GuardState = Field(default_factory=GuardState)
+    notify: bool = False
+    """Tell people, where the worker's settings say whom."""
 
 
 class Budget(Model):
@@ -361,6 +394,7 @@ class GuardStatus(Model):
     """How many wait in all."""
     budgets: tuple[Budget, ...] = ()
     breakers: tuple[BreakerView, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     lemons: tuple[str, ...] = ()
     limits: GuardLimits = GuardLimits()
     counts: GuardCounts = Field(default_factory=GuardCounts)

@@ -189,6 +189,8 @@ class MonitorInput(Model):
     state: MonitorState = MonitorState()
     guard_id: str = ""
     """The guard that recoveries of this job ask; empty: none."""
+    notify: bool = False
+    """Recoveries of this job tell people, where the worker's settings say whom."""
 
 
 class MonitorStatus(Model):
@@ -246,6 +248,8 @@ class RecoveryInput(Model):
     """Training diverged after it resumed from this checkpoint: only earlier ones can be used."""
     guard_id: str = ""
     """The guard to ask for a permit before the first change; empty: none."""
+    notify: bool = False
+    """Tell people, where the worker's settings say whom."""
 
 
 class RecoveryStatus(Model):
@@ -265,6 +269,9 @@ class RecoveryStatus(Model):
     log: tuple[str, ...] = ()
     """What was done so far, one line a step."""
     approved_by: str = ""
+    approvals: tuple[str, ...] = ()
+    """Who approved the plan that waits, where the policy wants two people."""
+    approvals_needed: int = 1
     guard_id: str = ""
     permit: str = ""
     """Of the guard: wanted, waiting, granted, refused; empty: not asked, or there is no guard to ask."""

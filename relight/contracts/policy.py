@@ -4,9 +4,9 @@ import re
 from datetime import timedelta
 from enum import StrEnum
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from relight.contracts.base import Model
+from relight.contracts.base import CleanText, Model
 from relight.contracts.cause import Cause
 
 
@@ -69,6 +69,15 @@ class MayAct(StrEnum):
     """Not at all, not even with an approval: it only tells."""
 
 
+class OnExpiry(StrEnum):
+    """What to do when nobody decided on a plan in time."""
+
+    EXPIRE = "expire"
+    """The recovery ends as `expired`, and the job is left alone."""
+    PROCEED = "proceed"
+    """In act mode silence counts as an approval. In observe mode it never does."""
+
+
 class Isolation(StrEnum):
     """How far relight may go to keep jobs off a faulty node."""
 
@@ -103,7 +112,13 @@ class Policy(Model):
     hang_factor: float = Field(default=3.0, gt=1)
     """A hang is suspected after this many learned step intervals, or `hang_floor` if that is longer."""
     approval_deadline: timedelta = timedelta(hours=12)
-    """How long a plan waits for a person; then the recovery ends as `expired`."""
+    """How long a plan waits for people; then `on_expiry` says what happens."""
+    on_expiry: OnExpiry = OnExpiry.EXPIRE
+    """What happens when nobody decided in time."""
+    approvals: int = Field(default=1, ge=1, le=2)
+    """How many different people must approve a plan that needs an approval."""
+    approvers: tuple[CleanText, ...] = Field(default=(), max_length=100)
+    """Who may approve or reject, by name (`anna`; what follows an @ does not matter); empty: anybody."""
     confirm_window: timedelta = timedelta(seconds=60)
     """How long `confirm_fault` keeps asking before it says `inconclusive`."""
     drain_window: timedelta = timedelta(minutes=10)
@@ -168,6 +183,18 @@ class Policy(Model):
             if "step" not in groups or len(pattern) > 500:
                 raise ValueError(f"{pattern[:80]!r} needs a group (?P<step>\\d+) and at most 500 characters")
         return value
+
+    @model_validator(mode="after")
+    def _two_people_are_not_silence(self) -> "Policy":
+        if self.approvals > len(self.approvers) > 0:
+            raise ValueError(
+                f"approvers names {len(self.approvers)}, but approvals = {self.approvals} must agree"
+            )
+        if self.approvals > 1 and self.on_expiry is OnExpiry.PROCEED:
+            raise ValueError(
+                "approvals = 2 and on_expiry = proceed contradict each other: nobody would have agreed"
+            )
+        return self
 
     def for_cause(self, cause: Cause) -> "Policy":
         """This policy as it is for one cause."""

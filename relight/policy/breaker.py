@@ -89,16 +89,20 @@ def note_faults(limits: GuardLimits, state: GuardState, report: NodeReport, now:
     return concerned
 
 
-def trip(limits: GuardLimits, state: GuardState, scope: str, now: datetime) -> None:
-    """Opens a breaker if so many nodes have faults now, or any new one while one drain tries."""
+def trip(limits: GuardLimits, state: GuardState, scope: str, now: datetime) -> bool:
+    """Opens a breaker if so many nodes have faults now, or any new one while one drain tries.
+
+    Returns:
+        It opened now.
+    """
     breaker = state.breakers.get(scope, Breaker())
     half_open = breaker.state is BreakerState.HALF_OPEN
     needed = 1 if half_open else threshold(limits, state, scope)
     if breaker.state is BreakerState.OPEN or len(state.sightings) < needed:
-        return
+        return False
     found = faulty(limits, state, scope, now)
     if len(found) < needed:
-        return
+        return False
     causes = ", ".join(f"{c.value} {n}" for c, n in Counter(s.cause for s in found.values()).most_common(4))
     where = f"of partition {scope}" if scope else "of the cluster"
     nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
@@ -114,6 +118,7 @@ def trip(limits: GuardLimits, state: GuardState, scope: str, now: datetime) -> N
             "trips": breaker.trips + 1,
         }
     )
+    return True
 
 
 def tick(limits: GuardLimits, state: GuardState, now: datetime) -> None:

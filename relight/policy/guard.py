@@ -16,6 +16,7 @@ from relight.contracts.guard import (
     BreakerView,
     Budget,
     DrainGrant,
+    FaultReport,
     GuardLimits,
     GuardState,
     GuardStatus,
@@ -30,8 +31,11 @@ from relight.contracts.guard import (
 )
 from relight.contracts.job import Mode
 from relight.contracts.messages import ModeChange, Note
+from relight.contracts.notice import Notice
 from relight.policy import breaker as breakers
+from relight.policy import incident as incidents
 from relight.policy import node_ledger
+from relight.policy.notices import breaker_tripped, incident_began
 
 MAX_QUEUE = 1000
 MAX_ENDED = 500
@@ -50,6 +54,7 @@ PER_USER = "recoveries per user"
 DRAINS = "drains per hour"
 SHARE = "share of the partition"
 BREAKER = "circuit breaker"
+INCIDENT = "incident"
 STALE = "stale evidence"
 ENDED = "permit given back"
 QUEUE = "guard's queue"
@@ -69,6 +74,8 @@ class Guard:
         self.state = state
         self.outbox: deque[PermitDecision] = deque()
         """To be sent to their holders, in order. A renewal would lose it: it must be empty by then."""
+        self.news: deque[Notice] = deque()
+        """What people are to be told; a renewal would lose it too."""
         self._unanswered: dict[str, None] = {}
         """Requests that the next `tick` grants, or tells what they wait for."""
         self._suspected: dict[str, None] = {}
@@ -126,6 +133,10 @@ class Guard:
             state.counts.stale += 1
         self._suspected |= dict.fromkeys(breakers.note_faults(self.limits, state, report, now))
 
+    def report_fault(self, report: FaultReport, now: datetime) -> None:
+        """A job failed by something that other jobs may share; if they are many, `tick` sees an incident."""
+        incidents.note(self.limits, self.state, report, now)
+
     def pause(self, note: Note, now: datetime) -> None:
         """Nothing is granted any more, and every holder is told to change nothing more."""
         state = self.state
@@ -153,7 +164,9 @@ class Guard:
             self._tell_granted(permit)
 
     def reset(self, reset: BreakerReset, now: datetime) -> None:
-        """A person closes breakers. What was seen before does not act any more."""
+        """A person closes breakers, and ends incidents. What was seen before does not act any more."""
+        if not reset.partition:
+            incidents.settle(self.state, now)
         breakers.reset(self.state, reset.partition, reset.by or "somebody", now)
 
     def clear_node(self, node: str) -> None:
@@ -176,8 +189,11 @@ class Guard:
         state.drains = [grant for grant in state.drains if grant.at > now - HOUR]
         breakers.tick(self.limits, state, now)
         for scope in self._suspected:
-            breakers.trip(self.limits, state, scope, now)
+            if breakers.trip(self.limits, state, scope, now):
+                self.news.append(breaker_tripped(self.cluster, scope, state.breakers[scope].reason))
         self._suspected.clear()
+        for incident in incidents.tick(self.limits, state, now):
+            self.news.append(incident_began(self.cluster, incident))
         self._hold_back_drains()
         node_ledger.forget_old(self.limits, state, now)
         self._grant(now)
@@ -195,6 +211,7 @@ class Guard:
             for breaker in state.breakers.values()
             if (when := breakers.next_change(self.limits, breaker)) is not None
         ]
+        times += [incidents.next_change(self.limits, incident) for incident in state.incidents.values()]
         gates = {waiting.gate for waiting in state.queue.values()}
         if PER_HOUR in gates and state.recoveries:
             times.append(state.recoveries[0] + HOUR)
@@ -230,6 +247,7 @@ class Guard:
                 Budget(name=DRAINS, used=drained, limit=limits.drains_per_hour, unit="nodes"),
             ),
             breakers=tuple(self._breaker_view(scope, now) for scope in known),
+            incidents=tuple(state.incidents.values()),
             lemons=tuple(view.node for view in self.lemons(now))[:MAX_SHOWN],
             limits=limits,
             counts=state.counts.model_copy(),
@@ -274,7 +292,7 @@ class Guard:
             closed = stopped.get((request.kind, "")) or stopped.get((request.kind, narrow or "-"))
             if closed is None:
                 closed = self._closed_gate(request, users)
-                if closed is not None:
+                if closed is not None and closed[0] != INCIDENT:  # another cause need not wait
                     own = closed[0] in {PER_USER, SHARE, BREAKER}
                     stopped[request.kind, (narrow or "-") if own else ""] = closed
             if closed is not None:
@@ -314,6 +332,8 @@ class Guard:
         wanted, most = len(set(request.nodes)), self.limits.drains_per_hour
         if self._is_stale(request):
             return STALE, "the fault was seen before a person reset the breaker"
+        if why := incidents.reason(self.state):
+            return INCIDENT, f"{why}; no node is drained; `relight guard reset` ends it"
         if (opened := self._open_breaker(request)) is not None:
             return (
                 BREAKER,
@@ -328,14 +348,14 @@ class Guard:
         return None
 
     def _hold_back_drains(self) -> None:
-        """Tells the holders of drains when a breaker trips, and when it lets them go on.
+        """Tells the holders of drains when a breaker trips or an incident begins, and when they may go on.
 
         A node may be about to be drained under a permit from just before the trip.
         """
         for key, permit in self.state.permits.items():
             if permit.request.kind is not PermitKind.DRAIN:
                 continue
-            held_back = any(
+            held_back = bool(self.state.incidents) or any(
                 (breaker := self.state.breakers.get(scope)) is not None
                 and breaker.state is not BreakerState.CLOSED
                 and breaker.probe != key
@@ -352,6 +372,8 @@ class Guard:
             return PAUSED, f"paused by {who}{f': {r}' if (r := self.state.paused_reason) else ''}"
         if request.kind is PermitKind.DRAIN:
             return self._closed_for_drain(request)
+        if why := incidents.reason(self.state, request.cause):
+            return INCIDENT, f"{why}; it is waited until that is over (`relight guard reset` ends it)"
         limits, held = self.limits, users.total()
         if held >= limits.recoveries_at_once:
             return AT_ONCE, f"{held} recoveries are under way, and no more than that may be at once"
@@ -436,7 +458,8 @@ class Guard:
             who = state.paused_by or "somebody"
             gate, why = PAUSED, f"{who}: {state.paused_reason}" if state.paused_reason else who
         elif permit.held_back:
-            gate, why = BREAKER, "many nodes have faults"
+            gate = INCIDENT if state.incidents else BREAKER
+            why = incidents.reason(state) or "many nodes have faults"
         elif state.observes and permit.request.kind is PermitKind.DRAIN:
             gate, why = OBSERVES, f"the cluster observes, as {state.observes_by or 'somebody'} wants it"
         decision = PermitDecision(

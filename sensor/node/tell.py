@@ -5,11 +5,13 @@ import fcntl
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from relight.config import ConfigError, load_settings
+from relight.encryption import EncryptionError
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import SchedulerError
 from relight.temporal import connect
@@ -24,7 +26,7 @@ async def tell(node: str, state: Path) -> None:
     """Tells what waits.
 
     Raises:
-        ConfigError, SchedulerError, StoreError: it cannot be done with these settings, or here.
+        ConfigError, EncryptionError, SchedulerError, StoreError: these settings cannot do it, or not here.
     """
     settings = load_settings()
     stop = asyncio.Event()
@@ -34,6 +36,7 @@ async def tell(node: str, state: Path) -> None:
     try:
         for monitor in store.load():
             store.forget(monitor)  # who was told what matters only while facts are new; monitors know the ids
+        connecting = partial(connect, key_file=settings.encryption.key_file)
         spool = Spool(state / "spool")
         courier = Courier(
             node,
@@ -41,7 +44,7 @@ async def tell(node: str, state: Path) -> None:
             spool,
             store,
             open_scheduler(settings),
-            connect,
+            connecting,
             guard=settings.guard,
         )
         await courier.run(stop)
@@ -59,7 +62,7 @@ def main() -> int:
         return 0
     try:
         asyncio.run(tell(node, state))
-    except (ConfigError, SchedulerError, StoreError) as e:
+    except (ConfigError, EncryptionError, SchedulerError, StoreError) as e:
         log.error("the node sensor cannot tell what it saw", error=str(e))
         return 1
     return 0

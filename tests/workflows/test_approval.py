@@ -11,6 +11,7 @@ from temporalio.service import RPCError
 from relight.cli.devserver import DevServer, find_temporal
 from relight.contracts import Cause, Mode, Outcome, Symptom
 from relight.contracts.messages import Decision, DecisionResult, ModeChange, Note
+from relight.contracts.policy import MayAct, OnExpiry
 from relight.contracts.steps import UNREACHABLE, LocateResult
 from tests.workflows import samples
 from tests.workflows.conftest import Lab
@@ -277,3 +278,52 @@ async def test_a_newer_checkpoint_needs_no_new_approval(lab: Lab) -> None:
     await recovery.signal("approve", {"by": "ada"})
     assert (await asyncio.wait_for(recovery.result(), 30)).outcome is Outcome.RESUMED
     assert lab.world.inputs("verify_resume")[0].resumable_from == 110
+
+
+def with_rules(mode: Mode = Mode.OBSERVE, **rules: object) -> samples.TrainingJob:
+    job = samples.job(mode)
+    return job.model_copy(update={"policy": job.policy.model_copy(update=rules)})
+
+
+async def test_two_people_must_approve_where_the_policy_says_so(lab: Lab) -> None:
+    recovery = await lab.recover(job=with_rules(approvals=2, approvers=("ada", "bob", "cy")))
+    shown = await lab.plan(recovery)
+    word = Decision(by="ada@head1", reason="seen", plan_digest=shown.plan_digest)
+    answer = await recovery.execute_update("decide", word, result_type=DecisionResult)
+    assert "1 of 2, by ada@head1; another person must approve too" in answer.message
+    for by, why in (("ada@head2", "somebody else"), ("eve", "may not decide: the policy names ada, bob, cy")):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await recovery.execute_update("decide", word.model_copy(update={"by": by}))
+        assert why in str(refused.value.cause)
+    await recovery.signal("approve", {"by": "eve"})
+    shown = await lab.until(lambda: lab.plan(recovery), lambda s: "by eve: eve may not" in " ".join(s.log))
+    assert (shown.approvals, shown.approvals_needed) == (("ada@head1",), 2)
+    assert lab.world.mutations == []
+    await recovery.signal("approve", {"by": "bob"})
+    outcome = await recovery.result()
+    assert (outcome.outcome, outcome.approved_by) == (Outcome.RESUMED, "ada@head1 and bob")
+
+
+async def test_one_rejection_ends_what_one_person_approved(lab: Lab) -> None:
+    recovery = await lab.recover(job=with_rules(approvals=2))
+    await lab.plan(recovery)
+    await recovery.signal("approve", {"by": "ada"})
+    await recovery.signal("reject", {"by": "bob", "reason": "not now"})
+    outcome = await recovery.result()
+    assert (outcome.outcome, outcome.reason) == (Outcome.REJECTED, "bob: not now")
+    assert lab.world.mutations == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "ends"), [(Mode.ACT, Outcome.RESUMED), (Mode.OBSERVE, Outcome.EXPIRED)], ids=["act", "observe"]
+)
+async def test_silence_counts_as_consent_only_in_act_mode_and_by_policy(
+    lab: Lab, mode: Mode, ends: Outcome
+) -> None:
+    rules = with_rules(
+        mode, on_expiry=OnExpiry.PROCEED, act=MayAct.APPROVAL, approval_deadline=timedelta(seconds=1)
+    )
+    outcome = await (await lab.recover(job=rules)).result()
+    assert outcome.outcome is ends
+    assert ("nobody within" in outcome.approved_by) is (ends is Outcome.RESUMED)
+    assert bool(lab.world.mutations) is (ends is Outcome.RESUMED)

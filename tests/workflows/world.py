@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from relight.contracts import Attempt
 from relight.contracts.node_drain import NodeCheck, NodeHow, NodeLook, NodeStep
+from relight.contracts.notice import Notice
 from relight.contracts.steps import (
     NOT_YET,
     ConfirmInput,
@@ -170,6 +171,10 @@ def activities(world: World) -> list[Callable[..., Any]]:
         return await world.answer("snapshot_job", given, lambda: "saved")
 
     @activity.defn
+    async def notify(given: Notice) -> str:
+        return await world.answer("notify", given, lambda: "told")
+
+    @activity.defn
     async def drain_node(given: NodeStep) -> NodeLook:
         return await world.answer("drain_node", given, lambda: OURS)
 
@@ -190,4 +195,5 @@ def activities(world: World) -> list[Callable[..., Any]]:
         drain_node, look_at_node, check_node, release_node,
         confirm_fault, isolate_nodes, drain_job, wait_nodes_free, locate_checkpoint, steer_checkpoint,
         resubmit, verify_running, verify_resume, hold_job, look_at_job, snapshot_job,
+        notify,
     ]  # fmt: skip
