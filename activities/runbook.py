@@ -14,6 +14,7 @@ from activities.hold_job import hold_job
 from activities.isolate_nodes import isolate_nodes
 from activities.locate_checkpoint import locate_checkpoint
 from activities.look_at_job import look_at_job
+from activities.recording import recorded
 from activities.resubmit import resubmit
 from activities.snapshot_job import snapshot_job
 from activities.steer_checkpoint import steer_checkpoint
@@ -27,6 +28,7 @@ from relight.contracts.steps import (
     DrainInput,
     DrainResult,
     HoldInput,
+    HoldResult,
     IsolateInput,
     IsolateResult,
     LocateInput,
@@ -63,7 +65,8 @@ class Runbook:
     @activity.defn
     async def drain_job(self, given: DrainInput) -> DrainResult:
         """Takes the old attempt off its nodes."""
-        return await drain_job(self._context, given)
+        result, commands = await recorded(self._context, lambda context: drain_job(context, given))
+        return result.model_copy(update={"commands": commands})
 
     @activity.defn
     async def wait_nodes_free(self, given: NodesFreeInput) -> str:
@@ -83,7 +86,8 @@ class Runbook:
     @activity.defn
     async def resubmit(self, given: ResubmitInput) -> ResubmitResult:
         """Lets the job start again."""
-        return await resubmit(self._context, given)
+        result, commands = await recorded(self._context, lambda context: resubmit(context, given))
+        return result.model_copy(update={"commands": commands})
 
     @activity.defn
     async def verify_running(self, given: VerifyInput) -> RunningResult:
@@ -96,9 +100,10 @@ class Runbook:
         return await verify_resume(self._context, given)
 
     @activity.defn
-    async def hold_job(self, given: HoldInput) -> str:
+    async def hold_job(self, given: HoldInput) -> HoldResult:
         """Leaves the job held."""
-        return await hold_job(self._context, given)
+        summary, commands = await recorded(self._context, lambda context: hold_job(context, given))
+        return HoldResult(summary=summary, commands=commands)
 
     @activity.defn
     async def look_at_job(self, given: PollInput) -> PollResult:

@@ -1,0 +1,179 @@
+"""The archive: one JSON line for each finished recovery, hash-chained, kept beyond Temporal's retention.
+
+Files are `<chain>/<number of the first record>-<month>.jsonl`; a new one begins with each month, and beyond
+`MAX_BYTES`. `<chain>/head.json` says how many records there are and the hash of the last. A directory has one chain,
+guarded by a lock; in an object store, which has neither locks nor appends, every machine writes its own chain.
+"""
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from relight.audit.chain import Entry, Head, Problem, check_head, read_chain, read_line, write_line
+from relight.audit.places import ArchiveError, Directory, Place, Remote
+from relight.audit.record import RecoveryAudit
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Beyond this a new file begins."""
+SHARED = "recoveries"
+"""The chain of a directory."""
+_FILE = re.compile(r"(\d{8})-\d{4}-\d{2}\.jsonl")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a look through one chain found."""
+
+    chain: str
+    head: Head
+    """Where the good part ends."""
+    problem: Problem | None = None
+    after: dict[int, str] | None = None
+    """The hash of each record, by its number."""
+
+
+class Archive:
+    """An archive, to write or to read."""
+
+    def __init__(self, place: Place, chain: str = SHARED, max_bytes: int = MAX_BYTES) -> None:
+        self._place, self._chain = place, chain
+        self._max_bytes = max_bytes if place.grows else 1
+
+    def append(self, audit: RecoveryAudit, now: datetime) -> bool:
+        """Adds a recovery; False: it is there already, and nothing was done.
+
+        Raises:
+            ArchiveError: the archive was changed by somebody, or cannot be written.
+        """
+        try:
+            with self._place.lock():
+                if self._holds(audit.recovery_id):
+                    return False
+                self._add(audit, now)
+        except OSError as error:
+            raise ArchiveError(f"the archive cannot be written: {error}") from error
+        return True
+
+    def entries(self) -> Iterator[Entry]:
+        """All records that can be read, each recovery once; what is broken is left out (`check` tells it)."""
+        seen: set[str] = set()
+        for name in self._files():
+            for line in (self._place.read(name) or b"").splitlines():
+                try:
+                    entry = Entry.model_validate_json(line)
+                except ValidationError:
+                    continue
+                if entry.recovery_id not in seen:
+                    seen.add(entry.recovery_id)
+                    yield entry
+
+    def check(self) -> list[Checked]:
+        """Goes through every chain; each result names the first problem, if there is one."""
+        chains = sorted({name.partition("/")[0] for name in self._place.names() if "/" in name})
+        return [self._check(chain) for chain in chains]
+
+    def _check(self, chain: str) -> Checked:
+        head, after = Head(), {0: ""}
+        files = ((name, self._place.read(name) or b"") for name in self._files(chain))
+        for found in read_chain(files):
+            if isinstance(found, Problem):
+                return Checked(chain, head, found, after)
+            _, _, head = found
+            after[head.count] = head.hash
+        try:
+            stored = self._stored_head(chain)
+        except ArchiveError as error:
+            return Checked(chain, head, Problem(f"{chain}/head.json", str(error)), after)
+        return Checked(chain, head, check_head(head, stored, after), after)
+
+    def _files(self, chain: str = "") -> list[str]:
+        return [
+            name
+            for name in self._place.names()
+            if _FILE.fullmatch(name.rpartition("/")[2]) and (not chain or name.startswith(f"{chain}/"))
+        ]
+
+    def _holds(self, recovery_id: str) -> bool:
+        wanted = f'"recovery_id":{json.dumps(recovery_id)}'.encode()
+        return any(wanted in (self._place.read(name) or b"") for name in self._files())
+
+    def _stored_head(self, chain: str) -> Head | None:
+        content = self._place.read(f"{chain}/head.json")
+        if content is None:
+            return None
+        try:
+            head = Head.model_validate_json(content)
+        except ValidationError as error:
+            raise ArchiveError("the head cannot be read") from error
+        if content != _head_bytes(head):
+            raise ArchiveError("the head was changed")
+        return head
+
+    def _add(self, audit: RecoveryAudit, now: datetime) -> None:
+        head = self._stored_head(self._chain) or Head()
+        last, content, head = self._end(head)
+        line, after = write_line(head, audit.recovery_id, now, audit)
+        month = f"-{now:%Y-%m}.jsonl"
+        if not last or not last.endswith(month) or len(content) + len(line) > self._max_bytes:
+            last, content = f"{self._chain}/{after.count:08}{month}", b""
+        self._place.append(last, line, keep=len(content))
+        self._place.write(f"{self._chain}/head.json", _head_bytes(after))
+
+    def _end(self, head: Head) -> tuple[str, bytes, Head]:
+        """The last file, the part of it that counts, and the head after that.
+
+        What an earlier writer left when it died is mended: a record that the head does not know yet is taken
+        over, half a line is cut off (nobody was told that it was archived).
+
+        Raises:
+            ArchiveError: the end of the archive is not what the head says.
+        """
+        files = self._files(self._chain)
+        if not files:
+            if head.count:
+                raise ArchiveError(f"{head.count} records are missing: see `relight audit check-archive`")
+            return "", b"", head
+        content = self._place.read(files[-1]) or b""
+        content = content[: content.rfind(b"\n") + 1]
+        lines = content.splitlines()
+        if not lines:  # the first line of a new file was cut off
+            return files[-1], b"", head
+        ended = _hash_of(lines[-1])
+        if ended == head.hash:
+            return files[-1], content, head
+        try:
+            _, after = read_line(lines[-1], head)
+        except ValueError as error:
+            raise ArchiveError(
+                f"the end of {files[-1]} is not what the head says ({error}): see `relight audit check-archive`"
+            ) from error
+        return files[-1], content, after
+
+
+def open_archive(url: str, state_dir: Path) -> Archive:
+    """The archive at a directory or fsspec URL.
+
+    Raises:
+        ArchiveError: it cannot be opened.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme in ("", "file"):
+        path = url.removeprefix("file://") if scheme else url
+        return Archive(Directory(Path(path).expanduser().absolute()))
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
+    return Archive(Remote(url, state_dir / "archive.lock"), host)
+
+
+def _hash_of(line: bytes) -> str:
+    return line[9:73].decode("ascii", "replace")
+
+
+def _head_bytes(head: Head) -> bytes:
+    return head.model_dump_json().encode() + b"\n"
