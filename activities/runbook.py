@@ -5,6 +5,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.archive_recovery import archive_recovery
 from activities.check_node import check_node
 from activities.common import Context
 from activities.confirm_fault import confirm_fault
@@ -23,6 +24,7 @@ from activities.verify_running import verify_running
 from activities.wait_nodes_free import wait_nodes_free
 from relight.contracts.node_drain import NodeCheck, NodeLook, NodeStep
 from relight.contracts.steps import (
+    ArchiveInput,
     ConfirmInput,
     ConfirmResult,
     DrainInput,
@@ -135,6 +137,11 @@ class Runbook:
         """Gives a node back."""
         return await release_node(self._context, given)
 
+    @activity.defn
+    async def archive_recovery(self, given: ArchiveInput) -> str:
+        """Keeps the record of an ended recovery."""
+        return await archive_recovery(self._context, given)
+
     def all(self) -> list[Callable[..., Any]]:
         """The steps, for a worker."""
         return [
@@ -154,4 +161,5 @@ class Runbook:
             self.look_at_node,
             self.check_node,
             self.release_node,
+            self.archive_recovery,
         ]

@@ -68,6 +68,7 @@ class TrainingJobMonitor:
     def __init__(self, start: MonitorInput) -> None:
         self._memory = Memory(start.job, start.state)
         self._guard_id = start.guard_id
+        self._archive = start.archive
         self._mail: deque[tuple[str, Model | None]] = deque()
         self._changed = False
         """An update changed something: it is to be shown and passed on."""
@@ -291,6 +292,7 @@ class TrainingJobMonitor:
                     paused=memory.state.paused,
                     diverged_from=memory.state.diverged_from,
                     guard_id=self._guard_id,
+                    archive=self._archive,
                 ),
                 id=record.recovery_id,
                 result_type=RecoveryOutcome,

@@ -60,6 +60,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.steering import STEP
     from workflows import aftermath, runbook
     from workflows.approval import Approval
+    from workflows.archiving import archive
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
     from workflows.draining import start_drain
@@ -252,6 +253,8 @@ class RecoveryWorkflow:
         self._enter("ended")
         await self._permit.give_back()
         await self._tell("recovery_ended", RecoveryEnded(outcome=self._outcome))
+        if start.archive:
+            await archive(self._outcome)
         return self._outcome
 
     async def _follow_runbook(self) -> VerifyResult:

@@ -1,10 +1,11 @@
 """The archive: one JSON line for each finished recovery, hash-chained, kept beyond Temporal's retention.
 
 Files are `<chain>/<number of the first record>-<month>.jsonl`; a new one begins with each month, and beyond
-`MAX_BYTES`. `<chain>/head.json` says how many records there are and the hash of the last. A directory has one chain,
-guarded by a lock; in an object store, which has neither locks nor appends, every machine writes its own chain.
+`MAX_BYTES`. `<chain>/head.json` says how many records there are and the hash of the last. A directory has one
+chain, guarded by a lock. An object store has neither locks nor appends: every machine writes a chain of its own.
 """
 
+import hashlib
 import json
 import re
 import socket
@@ -24,7 +25,7 @@ MAX_BYTES = 64 * 1024 * 1024
 """Beyond this a new file begins."""
 SHARED = "recoveries"
 """The chain of a directory."""
-_FILE = re.compile(r"(\d{8})-\d{4}-\d{2}\.jsonl")
+_FILE = re.compile(r"\d{8}-\d{4}-\d{2}(-[0-9a-f]{16})?\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ class Archive:
         ]
 
     def _holds(self, recovery_id: str) -> bool:
+        if not self._place.grows:  # reading every object would take long: their names tell
+            return any(name.endswith(f"-{_tag(recovery_id)}.jsonl") for name in self._files())
         wanted = f'"recovery_id":{json.dumps(recovery_id)}'.encode()
         return any(wanted in (self._place.read(name) or b"") for name in self._files())
 
@@ -119,10 +122,12 @@ class Archive:
     def _add(self, audit: RecoveryAudit, now: datetime) -> None:
         head = self._stored_head(self._chain) or Head()
         last, content, head = self._end(head)
-        line, after = write_line(head, audit.recovery_id, now, audit)
-        month = f"-{now:%Y-%m}.jsonl"
-        if not last or not last.endswith(month) or len(content) + len(line) > self._max_bytes:
-            last, content = f"{self._chain}/{after.count:08}{month}", b""
+        line, after = write_line(head, now, audit)
+        month = f"-{now:%Y-%m}"
+        full = month not in last or len(content) + len(line) > self._max_bytes
+        if not last or (content and full):
+            tag = "" if self._place.grows else f"-{_tag(audit.recovery_id)}"
+            last, content = f"{self._chain}/{after.count:08}{month}{tag}.jsonl", b""
         self._place.append(last, line, keep=len(content))
         self._place.write(f"{self._chain}/head.json", _head_bytes(after))
 
@@ -140,8 +145,10 @@ class Archive:
             if head.count:
                 raise ArchiveError(f"{head.count} records are missing: see `relight audit check-archive`")
             return "", b"", head
-        content = self._place.read(files[-1]) or b""
-        content = content[: content.rfind(b"\n") + 1]
+        raw = self._place.read(files[-1]) or b""
+        content = raw[: raw.rfind(b"\n") + 1]
+        if content != raw:
+            self._place.append(files[-1], b"", keep=len(content))
         lines = content.splitlines()
         if not lines:  # the first line of a new file was cut off
             return files[-1], b"", head
@@ -152,13 +159,19 @@ class Archive:
             _, after = read_line(lines[-1], head)
         except ValueError as error:
             raise ArchiveError(
-                f"the end of {files[-1]} is not what the head says ({error}): see `relight audit check-archive`"
+                f"the end of {files[-1]} is not what the head says ({error}): "
+                "see `relight audit check-archive`"
             ) from error
         return files[-1], content, after
 
 
-def open_archive(url: str, state_dir: Path) -> Archive:
+def open_archive(url: str, state_dir: Path, max_bytes: int = MAX_BYTES) -> Archive:
     """The archive at a directory or fsspec URL.
+
+    Args:
+        url: the directory, absolute, or the URL.
+        state_dir: has the lock of this machine's chain in an object store.
+        max_bytes: where a new file begins, in a directory.
 
     Raises:
         ArchiveError: it cannot be opened.
@@ -166,9 +179,13 @@ def open_archive(url: str, state_dir: Path) -> Archive:
     scheme = urlsplit(url).scheme
     if scheme in ("", "file"):
         path = url.removeprefix("file://") if scheme else url
-        return Archive(Directory(Path(path).expanduser().absolute()))
+        return Archive(Directory(Path(path).expanduser().absolute()), max_bytes=max_bytes)
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
     return Archive(Remote(url, state_dir / "archive.lock"), host)
+
+
+def _tag(recovery_id: str) -> str:
+    return hashlib.sha256(recovery_id.encode()).hexdigest()[:16]
 
 
 def _hash_of(line: bytes) -> str:

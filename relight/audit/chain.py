@@ -1,8 +1,8 @@
 """The hash chain of an archive: each line's hash covers the line before it and every byte of its own. Pure.
 
-A line is `{"hash":"<64 hex digits>",<rest>`. Its hash is SHA-256 of the hash before it (empty for the first) and of
-`<rest>`, byte for byte. There is no key in it: who can rewrite every line after a change, and the head, leaves
-no trace. Note the head elsewhere (`relight audit check-archive` prints it) to detect that too.
+A line is `{"hash":"<64 hex digits>",<rest>}`. Its hash is SHA-256 of the hash before it (empty for the first)
+and of `<rest>`, byte for byte. There is no key in it: who can rewrite every line after a change, and the head,
+leaves no trace. Note the head elsewhere (`relight audit check-archive` prints it) to detect that too.
 """
 
 import hashlib
@@ -51,12 +51,12 @@ class Problem:
         return f"{self.where}: {self.text}"
 
 
-def write_line(head: Head, recovery_id: str, archived_at: UtcDatetime, audit: RecoveryAudit) -> tuple[bytes, Head]:
+def write_line(head: Head, archived_at: UtcDatetime, audit: RecoveryAudit) -> tuple[bytes, Head]:
     """The line that follows a head, with its newline, and the head after it."""
     entry = Entry(
         number=head.count + 1,
         previous=head.hash,
-        recovery_id=recovery_id,
+        recovery_id=audit.recovery_id,
         archived_at=archived_at,
         audit=audit,
     )

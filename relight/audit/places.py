@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -31,12 +31,12 @@ class Place(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Replaces a file as a whole; on disk when this returns."""
 
-    def lock(self) -> "Iterator[None]":
+    def lock(self) -> AbstractContextManager[None]:
         """Excludes all other writers of the same chain."""
 
 
 class Directory:
-    """A directory that this machine sees. Its lock holds between machines where the file system's locks do."""
+    """A directory. Its lock holds between machines where the locks of its file system do."""
 
     grows = True
 

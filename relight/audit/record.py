@@ -26,8 +26,8 @@ class AuditRecord(Model):
     name: str = ""
     """Of the person, the detector or the source, where known. Temporal does not prove a person's name."""
     what: str
-    """`reported`, `diagnosed`, `answered`, `confirmed`, `asked`, `approved`, `rejected`, `command`, `did`, `failed`,
-    `ended`, ... : a word that stays the same, for filters."""
+    """A word that stays the same, for filters: `reported`, `diagnosed`, `answered`, `confirmed`, `asked`,
+    `approved`, `rejected`, `command`, `did`, `failed`, `ended`, ..."""
     text: str = ""
     """In words."""
     step: str = ""

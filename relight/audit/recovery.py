@@ -40,6 +40,7 @@ _RESULTS: dict[str, type[Any]] = {
     "hold_job": HoldResult,
 }
 """What each step of the runbook returns; another one's result is shown as it is."""
+_ANSWERS = {True: "accepted", False: "refused", None: "no answer"}
 _CLOSED = {
     "WORKFLOW_EXECUTION_FAILED": "the recovery failed",
     "WORKFLOW_EXECUTION_TIMED_OUT": "Temporal ended the recovery: it took too long",
@@ -264,7 +265,9 @@ class _Reader:
     def _commands(self, event: HistoryEvent, step: str, commands: Sequence[CommandGiven]) -> None:
         for command in commands:
             told = " ".join((command.operation, *command.arguments))
-            answer = command.answer or {True: "accepted", False: "refused", None: "no answer"}[command.accepted]
+            answer = (
+                command.answer or {True: "accepted", False: "refused", None: "no answer"}[command.accepted]
+            )
             self._add(
                 event, Who.RELIGHT, "command", f"{told}: {answer}", at=command.at, step=step, command=command
             )

@@ -183,6 +183,8 @@ class MonitorInput(Model):
     state: MonitorState = MonitorState()
     guard_id: str = ""
     """The guard that recoveries of this job ask; empty: none."""
+    archive: bool = False
+    """Recoveries of this job are put into the archive when they have ended."""
 
 
 class MonitorStatus(Model):
@@ -236,6 +238,8 @@ class RecoveryInput(Model):
     """Training diverged after it resumed from this checkpoint: only earlier ones can be used."""
     guard_id: str = ""
     """The guard to ask for a permit before the first change; empty: none."""
+    archive: bool = False
+    """Put the record of this recovery into the archive when it has ended."""
 
 
 class RecoveryStatus(Model):

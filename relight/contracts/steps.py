@@ -10,7 +10,7 @@ from relight.contracts.anomaly import Anomaly, Diagnosis, Evidence, Progress
 from relight.contracts.base import CleanText, Model, UtcDatetime
 from relight.contracts.commands import CommandGiven
 from relight.contracts.job import Attempt, JobInfo, TrainingJob
-from relight.contracts.outcome import CheckpointRef
+from relight.contracts.outcome import CheckpointRef, RecoveryOutcome
 
 # Error types of `ApplicationError`s that activities raise. Matched as strings by Temporal's retry policies.
 NOT_YET = "NotYet"
@@ -269,6 +269,15 @@ class HoldResult(Model):
     def _was_a_text(cls, value: object) -> object:
         """Earlier versions returned the summary alone; histories hold such results."""
         return {"summary": value} if isinstance(value, str) else value
+
+
+class ArchiveInput(Model):
+    """Input of `archive_recovery`: a recovery whose outcome is known, while its workflow still runs."""
+
+    recovery_id: str
+    run_id: str
+    outcome: RecoveryOutcome
+    ended: UtcDatetime
 
 
 class PollInput(Model):
