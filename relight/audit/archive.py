@@ -2,22 +2,31 @@
 
 Files are `<chain>/<number of the first record>-<month>.jsonl`; a new one begins with each month, and beyond
 `MAX_BYTES`. `<chain>/head.json` says how many records there are and the hash of the last. A directory has one
-chain, guarded by a lock. An object store has neither locks nor appends: every machine writes a chain of its own.
+chain, guarded by a lock. An object store has neither locks nor appends: each machine has a chain of its own.
 """
 
 import hashlib
 import json
 import re
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from relight.audit.chain import Entry, Head, Problem, check_head, read_chain, read_line, write_line
+from relight.audit.chain import (
+    Entry,
+    Head,
+    Problem,
+    check_head,
+    parse_line,
+    read_chain,
+    read_line,
+    write_line,
+)
 from relight.audit.places import ArchiveError, Directory, Place, Remote
 from relight.audit.record import RecoveryAudit
 
@@ -36,7 +45,7 @@ class Checked:
     head: Head
     """Where the good part ends."""
     problem: Problem | None = None
-    after: dict[int, str] | None = None
+    after: Mapping[int, str] = field(default_factory=dict)
     """The hash of each record, by its number."""
 
 
@@ -152,17 +161,16 @@ class Archive:
         lines = content.splitlines()
         if not lines:  # the first line of a new file was cut off
             return files[-1], b"", head
-        ended = _hash_of(lines[-1])
-        if ended == head.hash:
-            return files[-1], content, head
         try:
-            _, after = read_line(lines[-1], head)
+            _, ended = parse_line(lines[-1])
+            if ended != head:
+                _, ended = read_line(lines[-1], head)
         except ValueError as error:
             raise ArchiveError(
                 f"the end of {files[-1]} is not what the head says ({error}): "
                 "see `relight audit check-archive`"
             ) from error
-        return files[-1], content, after
+        return files[-1], content, ended
 
 
 def open_archive(url: str, state_dir: Path, max_bytes: int = MAX_BYTES) -> Archive:
@@ -186,10 +194,6 @@ def open_archive(url: str, state_dir: Path, max_bytes: int = MAX_BYTES) -> Archi
 
 def _tag(recovery_id: str) -> str:
     return hashlib.sha256(recovery_id.encode()).hexdigest()[:16]
-
-
-def _hash_of(line: bytes) -> str:
-    return line[9:73].decode("ascii", "replace")
 
 
 def _head_bytes(head: Head) -> bytes:

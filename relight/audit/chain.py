@@ -1,8 +1,8 @@
 """The hash chain of an archive: each line's hash covers the line before it and every byte of its own. Pure.
 
 A line is `{"hash":"<64 hex digits>",<rest>}`. Its hash is SHA-256 of the hash before it (empty for the first)
-and of `<rest>`, byte for byte. There is no key in it: who can rewrite every line after a change, and the head,
-leaves no trace. Note the head elsewhere (`relight audit check-archive` prints it) to detect that too.
+and of `<rest>`, byte for byte. There is no key in it: who can rewrite every line after a change, and the
+head, leaves no trace. Note the head elsewhere (`relight audit check-archive` prints it) to detect that too.
 """
 
 import hashlib
@@ -66,11 +66,11 @@ def write_line(head: Head, archived_at: UtcDatetime, audit: RecoveryAudit) -> tu
     return line, Head(count=entry.number, hash=digest)
 
 
-def read_line(line: bytes, before: Head) -> tuple[Entry, Head]:
-    """The entry of a line that follows `before`, and the head after it.
+def parse_line(line: bytes) -> tuple[Entry, Head]:
+    """The entry of a line, and the head after it.
 
     Raises:
-        ValueError: it is not that line, in words.
+        ValueError: it is no record, or was changed; in words.
     """
     found = _LINE.fullmatch(line)
     if found is None:
@@ -82,12 +82,22 @@ def read_line(line: bytes, before: Head) -> tuple[Entry, Head]:
         raise ValueError(f"it was changed: it cannot be read ({error.error_count()} errors)") from error
     if _hash(entry.previous, rest) != digest:
         raise ValueError("it was changed: its hash is another one")
+    return entry, Head(count=entry.number, hash=digest)
+
+
+def read_line(line: bytes, before: Head) -> tuple[Entry, Head]:
+    """The entry of a line that follows `before`, and the head after it.
+
+    Raises:
+        ValueError: it is not that line, in words.
+    """
+    entry, after = parse_line(line)
     if entry.number != before.count + 1:
         expected = before.count + 1
         raise ValueError(f"record {expected} is missing or in another place: here is {entry.number}")
     if entry.previous != before.hash:
         raise ValueError("the record before it was changed: its hash is not the one named here")
-    return entry, Head(count=entry.number, hash=digest)
+    return entry, after
 
 
 def read_chain(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Entry, Head] | Problem]:

@@ -1,5 +1,6 @@
 """Reads Temporal's events: which kind, when, and what is in their payloads. Knows nothing of runbooks."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -55,6 +56,11 @@ def loose(payloads: Sequence[Payload], model: type[T], default: T | None = None)
         return payload(payloads, model, "")
     except UnreadableHistory:
         return default
+
+
+def as_json(value: object) -> Any:
+    """A value as it looks in a payload."""
+    return json.loads(_CONVERTER.to_payload(value).data or b"null")
 
 
 def summary(event: HistoryEvent) -> str:

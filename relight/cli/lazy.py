@@ -36,6 +36,7 @@ LAZY: Mapping[str, Lazy] = {
     "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),
     "guard": Lazy("relight.cli.guard", "app", "Cluster"),
     "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
+    "audit": Lazy("relight.cli.audit", "app", "Evidence"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),

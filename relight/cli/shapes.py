@@ -1,5 +1,6 @@
 """The JSON that `--json` prints. Fields are only ever added; `relight.contracts` has the models inside."""
 
+from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
 from relight.contracts import Mode, Model, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
@@ -98,3 +99,45 @@ class DemoResult(Model):
     outcome: RecoveryOutcome | None = None
     """What relight says."""
     ui: str
+
+
+class AuditView(Model):
+    """`relight audit JOB|RECOVERY --json`."""
+
+    target: str
+    monitor_id: str = ""
+    monitor: tuple[AuditRecord, ...] = ()
+    """From the monitor's history; empty where only a recovery was asked for, or the archive had to answer."""
+    recoveries: tuple[RecoveryAudit, ...] = ()
+    """Oldest first."""
+    from_archive: tuple[str, ...] = ()
+    """Ids of those recoveries that the archive told of."""
+
+
+class VerifyCheck(Model):
+    """One thing that was decided again."""
+
+    what: str
+    recorded: str
+    now: str
+    same: bool
+
+
+class VerifyView(Model):
+    """`relight audit verify --json`."""
+
+    recovery_id: str
+    checks: tuple[VerifyCheck, ...] = ()
+    same: bool
+
+
+class ArchiveCheckView(Model):
+    """One element of `relight audit check-archive --json`."""
+
+    chain: str
+    records: int
+    """Before the problem, if there is one."""
+    hash: str
+    """Of the last good record."""
+    problem: str = ""
+    """The first one; empty: the chain is whole."""

@@ -1,0 +1,57 @@
+"""Fetches histories from Temporal and makes audits of them."""
+
+from collections.abc import AsyncIterator
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from relight.audit.monitor import monitor_records
+from relight.audit.record import AuditRecord, RecoveryAudit
+from relight.audit.recovery import recovery_audit
+
+MAX_RUNS = 200
+"""Of a monitor that renewed itself: more than a year's, at one a day or two."""
+
+
+async def read_recovery(client: Client, recovery_id: str, run_id: str | None = None) -> RecoveryAudit | None:
+    """The audit of a recovery; None: Temporal has no such workflow (any more).
+
+    Raises:
+        RPCError: Temporal answers with an error.
+        UnreadableHistory: the workflow is no recovery that this version can read.
+    """
+    try:
+        history = await client.get_workflow_handle(recovery_id, run_id=run_id).fetch_history()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    return recovery_audit(recovery_id, history.events)
+
+
+async def read_monitor(client: Client, monitor_id: str) -> tuple[AuditRecord, ...]:
+    """What the history of a monitor tells, over all its runs that Temporal still has, oldest first.
+
+    Raises:
+        RPCError: Temporal answers with an error.
+        UnreadableHistory: the workflow is no monitor that this version can read.
+    """
+    runs = [found async for found in _runs(client, monitor_id)]
+    return tuple(record for run in reversed(runs) for record in run)
+
+
+async def _runs(client: Client, monitor_id: str) -> AsyncIterator[tuple[AuditRecord, ...]]:
+    """The records of each run, the latest first: a run names the one that it continues."""
+    run_id: str | None = None
+    for _ in range(MAX_RUNS):
+        try:
+            history = await client.get_workflow_handle(monitor_id, run_id=run_id).fetch_history()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return
+            raise
+        events = list(history.events)
+        yield monitor_records(monitor_id, events)
+        run_id = events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+        if not run_id:
+            return
