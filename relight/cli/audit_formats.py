@@ -21,7 +21,8 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 14px/1.4 sans-serif; margin: 2em; color: #222 }} h2 {{ margin-top: 2em; font-size: 1.1em }}
 table {{ border-collapse: collapse; width: 100% }} td, th {{ border-bottom: 1px solid #ddd;
-padding: .3em .6em; text-align: left; vertical-align: top }} .person {{ background: #eef6ff }} .command {{ background: #fff3e0 }}
+padding: .3em .6em; text-align: left; vertical-align: top }}
+.person {{ background: #eef6ff }} .command {{ background: #fff3e0 }}
 code {{ white-space: pre-wrap; word-break: break-word }} .dim {{ color: #777 }}
 </style></head><body><h1>{title}</h1>
 {body}</body></html>
