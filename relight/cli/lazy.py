@@ -37,6 +37,7 @@ LAZY: Mapping[str, Lazy] = {
     "guard": Lazy("relight.cli.guard", "app", "Cluster"),
     "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
     "audit": Lazy("relight.cli.audit", "app", "Evidence"),
+    "quality": Lazy("relight.cli.quality", "quality", "Evidence"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),

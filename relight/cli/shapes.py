@@ -4,6 +4,8 @@ from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
 from relight.contracts import Mode, Model, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.quality.case import Case
+from relight.quality.figures import Figures
 
 
 class WatchedJob(Model):
@@ -141,3 +143,15 @@ class ArchiveCheckView(Model):
     """Of the last good record."""
     problem: str = ""
     """The first one; empty: the chain is whole."""
+
+
+class QualityView(Model):
+    """`relight quality --json`."""
+
+    since: UtcDatetime
+    """When observing began: the window asked for, or the first watch in it."""
+    until: UtcDatetime
+    min_precision: float
+    groups: tuple[Figures, ...] = ()
+    cases: tuple[Case, ...] = ()
+    """Oldest first."""
