@@ -38,6 +38,7 @@ LAZY: Mapping[str, Lazy] = {
     "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
     "audit": Lazy("relight.cli.audit", "app", "Evidence"),
     "quality": Lazy("relight.cli.quality", "quality", "Evidence"),
+    "doctor": Lazy("relight.cli.doctor", "doctor", "Services"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),

@@ -155,3 +155,24 @@ class QualityView(Model):
     groups: tuple[Figures, ...] = ()
     cases: tuple[Case, ...] = ()
     """Oldest first."""
+
+
+class StageView(Model):
+    """One stage that `relight doctor` looked at."""
+
+    stage: str
+    state: str
+    """`ok`, `note` (works, but see `note`) or `broken`."""
+    found: str
+    note: str = ""
+    mend: str = ""
+    """How to mend it, where it is broken."""
+
+
+class DoctorView(Model):
+    """`relight doctor --json`."""
+
+    stages: tuple[StageView, ...] = ()
+    """Up to the first broken one: later ones rely on it."""
+    broken: str = ""
+    """The first broken stage; empty: none."""
