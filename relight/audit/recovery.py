@@ -229,11 +229,18 @@ class _Reader:
         if isinstance(result, ConfirmResult):
             for observation in result.observations:
                 self._answer(event, observation)
-            text = f"{result.verdict}: {result.summary}"
+            text = f"{result.verdict}: {result.summary}{self._tries(done.scheduled_event_id)}"
             self._add(event, Who.RELIGHT, "confirmed", text, step=step)
             return
         self._commands(event, step, getattr(result, "commands", ()))
-        self._add(event, Who.RELIGHT, "did", self._told(step, result, done.scheduled_event_id), step=step)
+        told = self._told(step, result, done.scheduled_event_id) + self._tries(done.scheduled_event_id)
+        self._add(event, Who.RELIGHT, "did", told, step=step)
+
+    def _tries(self, scheduled: int) -> str:
+        """Temporal keeps only the last try of a look that it repeated; the worker's log has all."""
+        started = self._started.get(scheduled)
+        tries = started.activity_task_started_event_attributes.attempt if started is not None else 1
+        return f" (look {tries})" if tries > 1 else ""
 
     def _told(self, step: str, result: Any, scheduled: int) -> str:
         said = result if isinstance(result, str) else getattr(result, "summary", "")

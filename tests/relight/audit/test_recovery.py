@@ -64,6 +64,15 @@ def test_every_recorded_recovery_can_be_read(path: Any) -> None:
         assert audit.records[-1].what == "ended"
 
 
+def test_a_look_that_was_repeated_says_how_often() -> None:
+    told = json.loads((HISTORIES / "crash.0.recovery.json").read_text())
+    started = next(e for e in told["events"] if "activityTaskStartedEventAttributes" in e)
+    started["activityTaskStartedEventAttributes"]["attempt"] = 7
+    audit = recovery_audit("x", WorkflowHistory.from_json("x", json.dumps(told)).events)
+    [confirmed] = [r for r in audit.records if r.what == "confirmed"]
+    assert confirmed.text.endswith("(look 7)")
+
+
 def test_the_outcome_that_history_does_not_hold_yet_can_be_given() -> None:
     name = "approved_by_update.0.recovery"
     whole = audit_of(name)

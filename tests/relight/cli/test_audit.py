@@ -205,7 +205,7 @@ def test_a_known_history_gives_its_known_quality(
     assert storage["precision"]["value"] == 0.8
     assert storage["recall"]["value"] == 1.0
     assert storage["gained"] == "PT40M", "eight times five minutes"
-    assert storage["verdict"] == "not yet"
+    assert storage["verdict"] == "not safe", "8 of 10 cannot be 95 %"
     assert nvlink["verdict"] == "not yet"
     assert nvlink["needs"] == 72
     assert len(view["cases"]) == 14, "none older than the window"
