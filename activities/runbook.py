@@ -120,7 +120,8 @@ class Runbook:
     @activity.defn
     async def drain_node(self, given: NodeStep) -> NodeLook:
         """Takes a node away from everyone."""
-        return await drain_node(self._context, given)
+        look, commands = await recorded(self._context, lambda context: drain_node(context, given))
+        return look.model_copy(update={"commands": commands})
 
     @activity.defn
     async def look_at_node(self, given: NodeStep) -> NodeLook:
@@ -135,7 +136,8 @@ class Runbook:
     @activity.defn
     async def release_node(self, given: NodeStep) -> NodeLook:
         """Gives a node back."""
-        return await release_node(self._context, given)
+        look, commands = await recorded(self._context, lambda context: release_node(context, given))
+        return look.model_copy(update={"commands": commands})
 
     @activity.defn
     async def archive_recovery(self, given: ArchiveInput) -> str:

@@ -17,6 +17,7 @@ from relight.contracts.messages import (
     RecoveryEnded,
     RecoveryNews,
 )
+from relight.contracts.node_drain import DrainNews
 
 _ASKED = re.compile(r"deadline for approving plan ([0-9a-f]{8})")
 """The summary that a recovery gives to the timer of its question."""
@@ -51,13 +52,18 @@ def heard(signal: str, payloads: Sequence[Payload]) -> Heard:
             if change is not None:
                 text = f"{change.mode.value}: {change.reason}" if change.reason else change.mode.value
                 return Heard(Who.PERSON, "set mode", text, change.by)
-        case "pause" | "unpause" | "unwatch":
+        case "pause" | "unpause" | "unwatch" | "release":
             note = events.loose(payloads, Note) or Note()
             return Heard(Who.PERSON, signal, note.reason, note.by)
         case "permit_decided":
             permit = events.loose(payloads, PermitDecision)
             if permit is not None:
                 return Heard(Who.RELIGHT, "permit", permit.model_dump_json(exclude_defaults=True), "guard")
+        case "drain_news":
+            drain = events.loose(payloads, DrainNews)
+            if drain is not None:
+                word = "drained" if drain.drained else "not drained"
+                return Heard(Who.RELIGHT, word, f"{drain.node}: {drain.text}")
         case "report_attempt":
             report = events.loose(payloads, AttemptReport)
             if report is not None:

@@ -63,6 +63,8 @@ class RecoveryAudit(Model):
     """At the start."""
     reports: tuple[AttemptReport, ...] = ()
     """What sensors told of the attempt meanwhile."""
+    drains: tuple[str, ...] = ()
+    """Ids of the workflows that drain nodes for everyone on its plan. They go on after its end."""
     outcome: RecoveryOutcome | None = None
     """None: it is open, or ended without a result."""
     records: tuple[AuditRecord, ...] = ()

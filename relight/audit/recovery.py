@@ -1,46 +1,19 @@
 """From the history of a `RecoveryWorkflow` to its audit. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
-from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 
 from relight.audit import events
 from relight.audit.messages import heard, plan_asked
 from relight.audit.record import AuditRecord, RecoveryAudit, Who
-from relight.contracts import Anomaly, Evidence, RecoveryOutcome
-from relight.contracts.commands import CommandGiven, CommandsGiven
+from relight.audit.steps import Steps
+from relight.contracts import Anomaly, RecoveryOutcome
+from relight.contracts.commands import CommandGiven
 from relight.contracts.messages import AttemptReport, Decision, DecisionResult, RecoveryInput
-from relight.contracts.steps import (
-    ConfirmResult,
-    DrainResult,
-    HoldResult,
-    IsolateResult,
-    LocateResult,
-    Observation,
-    ResubmitResult,
-    RunningResult,
-    SteerResult,
-    VerifyResult,
-)
 
-_RESULTS: dict[str, type[Any]] = {
-    "confirm_fault": ConfirmResult,
-    "isolate_nodes": IsolateResult,
-    "locate_checkpoint": LocateResult,
-    "drain_job": DrainResult,
-    "wait_nodes_free": str,
-    "steer_checkpoint": SteerResult,
-    "resubmit": ResubmitResult,
-    "verify_running": RunningResult,
-    "verify_resume": VerifyResult,
-    "hold_job": HoldResult,
-}
-"""What each step of the runbook returns; another one's result is shown as it is."""
-_ANSWERS = {True: "accepted", False: "refused", None: "no answer"}
 _CLOSED = {
     "WORKFLOW_EXECUTION_FAILED": "the recovery failed",
     "WORKFLOW_EXECUTION_TIMED_OUT": "Temporal ended the recovery: it took too long",
@@ -89,6 +62,7 @@ def recovery_audit(
         asked=next((record.at for record in reader.records if record.what == "asked"), None),
         mode=start.job.mode,
         reports=tuple(reader.reports),
+        drains=tuple(reader.drains),
         outcome=reader.outcome,
         records=tuple(reader.records),
     )
@@ -99,17 +73,18 @@ class _Reader:
 
     def __init__(self, workflow_id: str) -> None:
         self._id = workflow_id
-        self._scheduled: dict[int, HistoryEvent] = {}
-        self._started: dict[int, HistoryEvent] = {}
+        self._steps = Steps(workflow_id)
         self._timers: dict[int, str] = {}
         self.records: list[AuditRecord] = []
         self.reports: list[AttemptReport] = []
+        self.drains: list[str] = []
         self.outcome: RecoveryOutcome | None = None
         self.ended: datetime | None = None
 
     def read(self, event: HistoryEvent, start: RecoveryInput) -> None:
         """Takes in one event."""
         kind = events.kind(event)
+        self.records += self._steps.read(event)
         match kind:
             case "WORKFLOW_EXECUTION_STARTED":
                 self._begin(event, start)
@@ -117,14 +92,10 @@ class _Reader:
                 self._hear(event)
             case "WORKFLOW_EXECUTION_UPDATE_ACCEPTED" | "WORKFLOW_EXECUTION_UPDATE_COMPLETED":
                 self._decide(event, kind)
-            case "ACTIVITY_TASK_SCHEDULED":
-                self._scheduled[event.event_id] = event
-            case "ACTIVITY_TASK_STARTED":
-                self._started[event.activity_task_started_event_attributes.scheduled_event_id] = event
-            case "ACTIVITY_TASK_COMPLETED":
-                self._did(event)
-            case "ACTIVITY_TASK_FAILED" | "ACTIVITY_TASK_TIMED_OUT" | "ACTIVITY_TASK_CANCELED":
-                self._failed(event, kind)
+            case "START_CHILD_WORKFLOW_EXECUTION_INITIATED":
+                child = event.start_child_workflow_execution_initiated_event_attributes.workflow_id
+                self.drains.append(child)
+                self._add(event, Who.RELIGHT, "drain", f"{child} begins")
             case "TIMER_STARTED":
                 self._ask(event)
             case "TIMER_FIRED":
@@ -219,90 +190,6 @@ class _Reader:
         digest = self._timers.get(event.timer_fired_event_attributes.started_event_id)
         if digest:
             self._add(event, Who.RELIGHT, "expired", f"nobody decided on plan {digest}", plan_digest=digest)
-
-    # Steps
-
-    def _did(self, event: HistoryEvent) -> None:
-        done = event.activity_task_completed_event_attributes
-        step = self._step(done.scheduled_event_id)
-        result: Any = events.loose(done.result.payloads, _RESULTS.get(step, object))
-        if isinstance(result, ConfirmResult):
-            for observation in result.observations:
-                self._answer(event, observation)
-            text = f"{result.verdict}: {result.summary}{self._tries(done.scheduled_event_id)}"
-            self._add(event, Who.RELIGHT, "confirmed", text, step=step)
-            return
-        self._commands(event, step, getattr(result, "commands", ()))
-        told = self._told(step, result, done.scheduled_event_id) + self._tries(done.scheduled_event_id)
-        self._add(event, Who.RELIGHT, "did", told, step=step)
-
-    def _tries(self, scheduled: int) -> str:
-        """Temporal keeps only the last try of a look that it repeated; the worker's log has all."""
-        started = self._started.get(scheduled)
-        tries = started.activity_task_started_event_attributes.attempt if started is not None else 1
-        return f" (look {tries})" if tries > 1 else ""
-
-    def _told(self, step: str, result: Any, scheduled: int) -> str:
-        said = result if isinstance(result, str) else getattr(result, "summary", "")
-        if isinstance(result, VerifyResult):
-            said = f"{result.verdict}: {result.summary}"
-        changed = getattr(result, "changed", ())
-        if changed:
-            said = f"{said} ({'; '.join(changed)})"
-        return said or events.summary(self._scheduled[scheduled]) or step
-
-    def _answer(self, event: HistoryEvent, observation: Observation) -> None:
-        evidence: tuple[Evidence, ...] = observation.evidence
-        who = Who.SLURM if observation.source == "scheduler" else Who.RELIGHT
-        text = f"{observation.verdict}: {observation.text}"
-        self._add(
-            event, who, "answered", text, name=observation.source, step="confirm_fault", evidence=evidence
-        )
-
-    def _failed(self, event: HistoryEvent, kind: str) -> None:
-        scheduled, failure = _failure(event, kind)
-        step = self._step(scheduled)
-        for one in events.details(failure) if failure is not None else ():
-            self._commands(event, step, _given(one))
-        text = events.innermost(failure).message if failure is not None else "cancelled"
-        if kind == "ACTIVITY_TASK_TIMED_OUT" and step in ("drain_job", "resubmit", "hold_job"):
-            text += " (what this try did is in the worker's log: no answer of it came back)"
-        self._add(event, Who.RELIGHT, "failed", text, step=step)
-
-    def _commands(self, event: HistoryEvent, step: str, commands: Sequence[CommandGiven]) -> None:
-        for command in commands:
-            told = " ".join((command.operation, *command.arguments))
-            answer = (
-                command.answer or {True: "accepted", False: "refused", None: "no answer"}[command.accepted]
-            )
-            self._add(
-                event, Who.RELIGHT, "command", f"{told}: {answer}", at=command.at, step=step, command=command
-            )
-
-    def _step(self, scheduled: int) -> str:
-        event = self._scheduled.get(scheduled)
-        return event.activity_task_scheduled_event_attributes.activity_type.name if event else ""
-
-
-def _failure(event: HistoryEvent, kind: str) -> tuple[int, Failure | None]:
-    """Which try failed, and with what."""
-    find: dict[str, Callable[[], Any]] = {
-        "ACTIVITY_TASK_FAILED": lambda: event.activity_task_failed_event_attributes,
-        "ACTIVITY_TASK_TIMED_OUT": lambda: event.activity_task_timed_out_event_attributes,
-        "ACTIVITY_TASK_CANCELED": lambda: event.activity_task_canceled_event_attributes,
-    }
-    told = find[kind]()
-    return told.scheduled_event_id, None if kind == "ACTIVITY_TASK_CANCELED" else told.failure
-
-
-def _given(detail: Any) -> tuple[CommandGiven, ...]:
-    """The commands in a detail of a step's error, if it is about commands."""
-    if not isinstance(detail, dict) or "commands" not in detail:
-        return ()
-    try:
-        return CommandsGiven.model_validate(detail).commands
-    except ValidationError:
-        return ()
 
 
 def commands_of(audit: RecoveryAudit) -> Iterator[CommandGiven]:

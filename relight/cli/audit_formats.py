@@ -38,6 +38,8 @@ def screen(view: AuditView) -> list[RenderableType]:
         source = ", from the archive" if audit.recovery_id in view.from_archive else ""
         parts += [f"[bold]recovery[/] {escape(audit.recovery_id)}{source}: {escape(_ending(audit))}"]
         parts += [_table(audit.records), ""]
+    if view.drains:
+        parts += ["[bold]drained nodes[/]", _table(view.drains)]
     return parts
 
 
@@ -60,6 +62,8 @@ def as_html(view: AuditView) -> str:
         source = " (from the archive)" if audit.recovery_id in view.from_archive else ""
         head = html_escape(f"recovery {audit.recovery_id}{source}: {_ending(audit)}")
         body.append(f"<h2>{head}</h2>{_html_table(audit.records)}")
+    if view.drains:
+        body.append(f"<h2>drained nodes</h2>{_html_table(view.drains)}")
     return _PAGE.format(title=html_escape(f"Audit of {view.target}"), body="\n".join(body))
 
 
@@ -73,6 +77,7 @@ def _all(view: AuditView) -> Iterable[AuditRecord]:
     yield from view.monitor
     for audit in view.recoveries:
         yield from audit.records
+    yield from view.drains
 
 
 def _table(records: Sequence[AuditRecord]) -> Table:

@@ -6,8 +6,8 @@ from temporalio.client import Client
 
 from relight.audit.archive import Archive, open_archive
 from relight.audit.places import ArchiveError
-from relight.audit.reading import read_monitor, read_recovery
-from relight.audit.record import RecoveryAudit
+from relight.audit.reading import read_drain, read_monitor, read_recovery
+from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.shapes import AuditView
 from relight.cli.watched import find_monitor, list_recoveries
@@ -45,8 +45,13 @@ async def of_target(client: Client | None, settings: Settings, target: str) -> A
     """
     if target.startswith("recover:"):
         found = await read_recovery(client, target) if client is not None else None
-        if found is not None:
-            return AuditView(target=target, monitor_id=found.monitor_id, recoveries=(found,))
+        if found is not None and client is not None:
+            return AuditView(
+                target=target,
+                monitor_id=found.monitor_id,
+                recoveries=(found,),
+                drains=await _drains(client, [found]),
+            )
         return _from_archive(settings, target, lambda audit: audit.recovery_id == target)
     try:
         if client is None:
@@ -70,8 +75,14 @@ async def of_target(client: Client | None, settings: Settings, target: str) -> A
         monitor_id=monitor.id,
         monitor=await read_monitor(client, monitor.id),
         recoveries=_in_order([*known.values(), *kept.values()]),
+        drains=await _drains(client, [*known.values(), *kept.values()]),
         from_archive=tuple(kept),
     )
+
+
+async def _drains(client: Client, audits: list[RecoveryAudit]) -> tuple[AuditRecord, ...]:
+    found = [await read_drain(client, drain) for audit in audits for drain in audit.drains]
+    return tuple(record for records in found for record in records)
 
 
 def _from_archive(settings: Settings, target: str, wanted: Callable[[RecoveryAudit], bool]) -> AuditView:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from temporalio.service import RPCError
 
 from relight.cli.checkup import job as job_stages
-from relight.cli.checkup import scheduler, sensor, settings, temporal
+from relight.cli.checkup import prometheus, scheduler, sensor, settings, temporal
 from relight.cli.checkup.base import Bench, Broken, Stage
 from relight.cli.exit_codes import ExitCode
 from relight.cli.invocation import explain_rpc_error, invocation, run_async
@@ -31,6 +31,7 @@ THEN = (
     Stage("worker", temporal.worker),
     Stage("guard", temporal.guard),
     Stage("sensor", sensor.sensor),
+    Stage("Prometheus", prometheus.prometheus),
     Stage("archive", settings.archive),
 )
 THEN_OF_A_JOB = (

@@ -112,6 +112,8 @@ class AuditView(Model):
     """From the monitor's history; empty where only a recovery was asked for, or the archive had to answer."""
     recoveries: tuple[RecoveryAudit, ...] = ()
     """Oldest first."""
+    drains: tuple[AuditRecord, ...] = ()
+    """From the workflows that drain nodes on their plans, as far as Temporal still has them."""
     from_archive: tuple[str, ...] = ()
     """Ids of those recoveries that the archive told of."""
 

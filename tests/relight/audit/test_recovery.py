@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowHistory
 
+from relight.audit.drain import drain_records
 from relight.audit.events import UnreadableHistory
 from relight.audit.monitor import monitor_records
 from relight.audit.record import RecoveryAudit, Who
@@ -135,3 +136,20 @@ def test_a_monitor_tells_what_was_heard_and_begun() -> None:
     assert words[-1] == "ended"
     rejected = monitor_records("m", recorded("rejected.0.monitor").events)
     assert any(r.who is Who.SENSOR and r.what == "reported" for r in rejected)
+
+
+def test_a_drained_node_is_followed_beyond_the_recovery() -> None:
+    audit = audit_of("drained.0.recovery")
+    [drain] = audit.drains
+    assert drain.startswith("drain:")
+    assert "drain" in what(audit)
+    records = drain_records(drain, recorded("drained.2.drain").events)
+    words = [f"{r.what} {r.step}".strip() for r in records]
+    assert words[0] == "drain"
+    assert records[0].text.startswith("to drain n2 for everyone")
+    assert [word for word in words if word.startswith("did")] == [
+        "did drain_node", "did check_node", "did release_node",
+    ]  # fmt: skip
+    [said] = [r for r in records if r.who is Who.PERSON]
+    assert (said.what, said.name, said.text) == ("release", "ada", "new board")
+    assert records[-1].text.startswith("released")

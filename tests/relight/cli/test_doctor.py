@@ -283,6 +283,13 @@ def test_a_sensor_that_serves_no_metrics(well: Path, examine: Examine) -> None:
     assert found["broken"] == "sensor"
 
 
+# ---- Prometheus ------------------------------------------------------------------
+def test_a_prometheus_that_does_not_answer(well: Path, examine: Examine) -> None:
+    found = examine(RELIGHT_PROMETHEUS__URL="http://127.0.0.1:9")
+    assert found["broken"] == "Prometheus"
+    assert "prometheus.url" in said(found)
+
+
 # ---- one job ---------------------------------------------------------------------
 def submitted(state: Path, comment: str = "") -> str:
     """Submits a job to the local scheduler, held, so that nothing of it runs."""
