@@ -22,6 +22,7 @@ _LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})",(.*)\}', re.DOTALL)
 class Entry(Model):
     """What a line holds beside its hash."""
 
+    schema_version: int = 1
     number: int = Field(ge=1)
     """From 1, over all files of a chain."""
     previous: str

@@ -29,7 +29,8 @@ def monitor_records(workflow_id: str, history: Sequence[HistoryEvent]) -> tuple[
                 start = events.payload(given.input.payloads, MonitorInput, f"the input of {workflow_id}")
                 if not start.state.renewals:
                     job = start.job
-                    add(event, Who.PERSON, "watch", f"job {job.attempt.label}, mode {job.mode.value}")
+                    who = Who.SENSOR if job.opted_in else Who.PERSON
+                    add(event, who, "watch", f"job {job.attempt.label}, mode {job.mode.value}")
             case "WORKFLOW_EXECUTION_SIGNALED":
                 signal = event.workflow_execution_signaled_event_attributes
                 payloads = signal.input.payloads

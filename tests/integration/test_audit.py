@@ -72,3 +72,38 @@ async def test_the_audit_tells_exactly_what_slurmctld_was_told(lab: Lab) -> None
 def archived(lab: Lab) -> str:
     """All files of the archive."""
     return "".join(file.read_text() for file in (lab.root / "state" / "archive").glob("*/*.jsonl"))
+
+
+async def test_quality_counts_what_people_and_the_job_said(lab: Lab) -> None:
+    approved = lab.train(wait_step=25)
+    approved.fault("exception")
+    await lab.recovery_in(approved, "awaiting-approval")
+    lab.cli("approve", approved.job_id, "--yes", "--reason", "seen")
+    rejected = lab.train(wait_step=25)
+    rejected.fault("exception")
+    await lab.recovery_in(rejected, "awaiting-approval")
+    lab.cli("reject", rejected.job_id, "--yes", "--reason", "a known bug")
+    ids = [(await lab.outcome(one)).recovery_id for one in (approved, rejected)]
+
+    view = json.loads(lab.cli("quality", "--since", "1h", "--json").stdout)
+    cases = {case["recovery_id"]: case for case in view["cases"]}
+    mine = [cases[one] for one in ids]
+    assert [case["truth"] for case in mine] == ["right", "wrong"]
+    assert all(case["would_act"] and not case["missed"] for case in mine)
+    assert all(case["detector"] not in ("", "unknown", "poll") for case in mine)
+    shown = datetime.fromisoformat(mine[0]["would_act_at"])
+    assert datetime.fromisoformat(mine[0]["happened_at"]) > shown
+    [group] = [one for one in view["groups"] if one["group"] == [mine[0]["cause"]]]
+    assert group["right"] >= 1
+    assert group["wrong"] >= 1
+    assert group["false_alarms_per_day"] > 0
+
+
+async def test_the_doctor_finds_nothing_broken_and_then_the_first_thing(lab: Lab) -> None:
+    training = lab.train(wait_step=15)
+    found = json.loads(lab.cli("doctor", training.job_id, "--json").stdout)
+    assert found["broken"] == ""
+    assert {"permissions", "guard", "sensor", "watch", "steps"} <= {one["stage"] for one in found["stages"]}
+    away = lab.cli("doctor", "--json", check=False, SLURM_CONF="/nowhere/slurm.conf")
+    assert json.loads(away.stdout)["broken"] == "scheduler"
+    assert away.returncode == 4
