@@ -36,6 +36,9 @@ SHARED = "recoveries"
 """The chain of a directory."""
 _FILE = re.compile(r"\d{8}-\d{4}-\d{2}(-[0-9a-f]{16})?\.jsonl")
 
+_ID = re.compile(rb'[^}]{0,300}?"recovery_id":("(?:[^"\\]|\\.)*")')
+"""Near the beginning of a line: see `Entry`."""
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -55,6 +58,9 @@ class Archive:
     def __init__(self, place: Place, chain: str = SHARED, max_bytes: int = MAX_BYTES) -> None:
         self._place, self._chain = place, chain
         self._max_bytes = max_bytes if place.grows else 1
+        self._known: set[bytes] = set()
+        """Ids of archived recoveries, as JSON, from the part of each file that was read."""
+        self._read_to: dict[str, int] = {}
 
     def append(self, audit: RecoveryAudit, now: datetime) -> bool:
         """Adds a recovery; False: it is there already, and nothing was done.
@@ -71,11 +77,19 @@ class Archive:
             raise ArchiveError(f"the archive cannot be written: {error}") from error
         return True
 
-    def entries(self) -> Iterator[Entry]:
-        """All records that can be read, each recovery once; what is broken is left out (`check` tells it)."""
+    def entries(self, naming: str = "") -> Iterator[Entry]:
+        """All records that can be read, each recovery once; what is broken is left out (`check` tells it).
+
+        Args:
+            naming: only records in which this is a value (a job's id, a workflow's id); the others are not
+                parsed. Empty: all.
+        """
+        wanted = json.dumps(naming).encode() if naming else b""
         seen: set[str] = set()
         for name in self._files():
             for line in (self._place.read(name) or b"").splitlines():
+                if wanted not in line:
+                    continue
                 try:
                     entry = Entry.model_validate_json(line)
                 except ValidationError:
@@ -113,8 +127,13 @@ class Archive:
     def _holds(self, recovery_id: str) -> bool:
         if not self._place.grows:  # reading every object would take long: their names tell
             return any(name.endswith(f"-{_tag(recovery_id)}.jsonl") for name in self._files())
-        wanted = f'"recovery_id":{json.dumps(recovery_id)}'.encode()
-        return any(wanted in (self._place.read(name) or b"") for name in self._files())
+        for name in self._files():
+            start = self._read_to.get(name, 0)
+            added = self._place.read(name, start) or b""
+            lines = added[: added.rfind(b"\n") + 1]
+            self._known |= {found.group(1) for line in lines.splitlines() if (found := _ID.match(line))}
+            self._read_to[name] = start + len(lines)
+        return json.dumps(recovery_id).encode() in self._known
 
     def _stored_head(self, chain: str) -> Head | None:
         content = self._place.read(f"{chain}/head.json")

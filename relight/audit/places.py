@@ -22,8 +22,8 @@ class Place(Protocol):
     def names(self) -> list[str]:
         """All files, sorted; those of chains are named `<chain>/<file>`."""
 
-    def read(self, name: str) -> bytes | None:
-        """The content of a file; None: there is none."""
+    def read(self, name: str, start: int = 0) -> bytes | None:
+        """The content of a file, from this byte; None: there is no such file."""
 
     def append(self, name: str, data: bytes, keep: int) -> None:
         """Cuts the file to `keep` bytes and writes `data` after them; on disk when this returns."""
@@ -47,10 +47,12 @@ class Directory:
         """See `Place`."""
         return sorted(str(path.relative_to(self._root)) for path in self._root.glob("*/*.json*"))
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, start: int = 0) -> bytes | None:
         """See `Place`."""
         try:
-            return (self._root / name).read_bytes()
+            with (self._root / name).open("rb") as file:
+                file.seek(start)
+                return file.read()
         except FileNotFoundError:
             return None
 
@@ -121,10 +123,10 @@ class Remote:
         found = self._fs.find(self._root) if self._fs.exists(self._root) else []
         return sorted(str(path)[len(self._root) :].strip("/") for path in found)
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, start: int = 0) -> bytes | None:
         """See `Place`."""
         try:
-            content: bytes = self._fs.cat_file(f"{self._root}/{name}")
+            content: bytes = self._fs.cat_file(f"{self._root}/{name}", start=start)
         except FileNotFoundError:
             return None
         return content

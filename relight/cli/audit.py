@@ -36,7 +36,10 @@ class _ShowsByDefault(SpeakingGroup):
 app = typer.Typer(
     cls=_ShowsByDefault,
     no_args_is_help=True,
-    help="Who decided what, on which evidence, what was done, what came back: `relight audit JOB|RECOVERY`.",
+    help="""Who decided what, on which evidence, what was done, what came back.
+
+    relight audit 4243 shows a job, relight audit recover:alps:4243:0:9f2c one of its recoveries.
+    """,
 )
 
 

@@ -67,7 +67,7 @@ async def of_target(client: Client | None, settings: Settings, target: str) -> A
     known = {audit.recovery_id: audit for audit in recoveries if audit is not None}
     kept = {}
     if settings.archive.url:
-        for entry in the_archive(settings).entries():
+        for entry in the_archive(settings).entries(monitor.id):
             if entry.audit.monitor_id == monitor.id and entry.recovery_id not in known:
                 kept[entry.recovery_id] = entry.audit
     return AuditView(
@@ -88,7 +88,7 @@ async def _drains(client: Client, audits: list[RecoveryAudit]) -> tuple[AuditRec
 def _from_archive(settings: Settings, target: str, wanted: Callable[[RecoveryAudit], bool]) -> AuditView:
     if not settings.archive.url:
         raise CommandError(f"there is no workflow {target}, and no archive (archive.url)", ExitCode.NOT_FOUND)
-    found = [entry.audit for entry in the_archive(settings).entries() if wanted(entry.audit)]
+    found = [entry.audit for entry in the_archive(settings).entries(target) if wanted(entry.audit)]
     if not found:
         raise CommandError(f"neither Temporal nor the archive knows of {target}", ExitCode.NOT_FOUND)
     return AuditView(

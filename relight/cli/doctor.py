@@ -44,7 +44,7 @@ THEN_OF_A_JOB = (
 
 def doctor(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="[JOB]", help="A job id, to look at that job too.")] = "",
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A job id, to look at that job too.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find what keeps relight from working: goes from stage to stage and stops at the first broken one.
