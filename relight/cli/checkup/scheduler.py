@@ -1,5 +1,7 @@
 """Stages about the scheduler: its commands, its answer, accounting, and what this user may do there."""
 
+import asyncio
+import importlib.util
 import os
 import pwd
 import re
@@ -9,6 +11,7 @@ from relight.cli.exit_codes import ExitCode
 from relight.config import ConfigError
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import NoSuchJob, NotSupported, SchedulerError, SchedulerUnreachable
+from relight.scheduler.pyslurm_probe import probe
 from relight.scheduler.slurm_run import SlurmCommands
 
 OPERATORS = re.compile(r"Operator|Administrator")
@@ -28,7 +31,12 @@ async def commands(bench: Bench) -> Well:
         bench.scheduler = open_scheduler(bench.settings)
     except (ConfigError, SchedulerUnreachable) as error:
         mend = "install slurm-client on this machine, or set slurm.bin_dir"
+        if "pyslurm" in str(error):
+            mend = 'mend pyslurm as docs/how-to/pyslurm.md says, or set scheduler = "slurm-cli"'
         raise Broken(str(error), mend, ExitCode.NO_SCHEDULER) from error
+    if bench.settings.scheduler == "auto" and importlib.util.find_spec("pyslurm") is not None:
+        found = await asyncio.to_thread(probe, bench.settings.slurm.timeout.total_seconds())
+        return Well("found", "" if found.usable else f"pyslurm is not used: {found.why_not}")
     return Well("found")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import http.server
+import importlib.util
 import json
 import threading
 import time
@@ -183,6 +184,17 @@ def slurm_commands(directory: Path, **scripts: str) -> Path:
         (directory / name).write_text(f"#!/bin/sh\n{script}\n")
         (directory / name).chmod(0o755)
     return directory
+
+
+def test_pyslurm_is_asked_for_and_not_there(
+    well: Path, examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyslurm" else find(name))
+    directory = slurm_commands(tmp_path / "bin", squeue="exit 0", scontrol="exit 0")
+    found = examine(RELIGHT_SCHEDULER="slurm-pyslurm", RELIGHT_SLURM__BIN_DIR=str(directory))
+    assert (found["broken"], found["code"]) == ("scheduler commands", 4)
+    assert "docs/how-to/pyslurm.md" in said(found)
 
 
 SILENT = 'echo "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)" >&2; exit 1'
