@@ -5,6 +5,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.archive_recovery import archive_recovery
 from activities.check_node import check_node
 from activities.common import Context
 from activities.confirm_fault import confirm_fault
@@ -15,6 +16,7 @@ from activities.isolate_nodes import isolate_nodes
 from activities.locate_checkpoint import locate_checkpoint
 from activities.look_at_job import look_at_job
 from activities.notify import notify
+from activities.recording import recorded
 from activities.resubmit import resubmit
 from activities.snapshot_job import snapshot_job
 from activities.steer_checkpoint import steer_checkpoint
@@ -24,11 +26,13 @@ from activities.wait_nodes_free import wait_nodes_free
 from relight.contracts.node_drain import NodeCheck, NodeLook, NodeStep
 from relight.contracts.notice import Notice
 from relight.contracts.steps import (
+    ArchiveInput,
     ConfirmInput,
     ConfirmResult,
     DrainInput,
     DrainResult,
     HoldInput,
+    HoldResult,
     IsolateInput,
     IsolateResult,
     LocateInput,
@@ -65,7 +69,8 @@ class Runbook:
     @activity.defn
     async def drain_job(self, given: DrainInput) -> DrainResult:
         """Takes the old attempt off its nodes."""
-        return await drain_job(self._context, given)
+        result, commands = await recorded(self._context, lambda context: drain_job(context, given))
+        return result.model_copy(update={"commands": commands})
 
     @activity.defn
     async def wait_nodes_free(self, given: NodesFreeInput) -> str:
@@ -85,7 +90,8 @@ class Runbook:
     @activity.defn
     async def resubmit(self, given: ResubmitInput) -> ResubmitResult:
         """Lets the job start again."""
-        return await resubmit(self._context, given)
+        result, commands = await recorded(self._context, lambda context: resubmit(context, given))
+        return result.model_copy(update={"commands": commands})
 
     @activity.defn
     async def verify_running(self, given: VerifyInput) -> RunningResult:
@@ -98,9 +104,10 @@ class Runbook:
         return await verify_resume(self._context, given)
 
     @activity.defn
-    async def hold_job(self, given: HoldInput) -> str:
+    async def hold_job(self, given: HoldInput) -> HoldResult:
         """Leaves the job held."""
-        return await hold_job(self._context, given)
+        summary, commands = await recorded(self._context, lambda context: hold_job(context, given))
+        return HoldResult(summary=summary, commands=commands)
 
     @activity.defn
     async def look_at_job(self, given: PollInput) -> PollResult:
@@ -115,7 +122,8 @@ class Runbook:
     @activity.defn
     async def drain_node(self, given: NodeStep) -> NodeLook:
         """Takes a node away from everyone."""
-        return await drain_node(self._context, given)
+        look, commands = await recorded(self._context, lambda context: drain_node(context, given))
+        return look.model_copy(update={"commands": commands})
 
     @activity.defn
     async def look_at_node(self, given: NodeStep) -> NodeLook:
@@ -130,7 +138,13 @@ class Runbook:
     @activity.defn
     async def release_node(self, given: NodeStep) -> NodeLook:
         """Gives a node back."""
-        return await release_node(self._context, given)
+        look, commands = await recorded(self._context, lambda context: release_node(context, given))
+        return look.model_copy(update={"commands": commands})
+
+    @activity.defn
+    async def archive_recovery(self, given: ArchiveInput) -> str:
+        """Keeps the record of an ended recovery."""
+        return await archive_recovery(self._context, given)
 
     @activity.defn
     async def notify(self, given: Notice) -> str:
@@ -157,4 +171,5 @@ class Runbook:
             self.look_at_node,
             self.check_node,
             self.release_node,
+            self.archive_recovery,
         ]

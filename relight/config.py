@@ -222,6 +222,22 @@ class NotifySettings(_Section):
         return url
 
 
+class ArchiveSettings(_Section):
+    """Where records of finished recoveries are kept, beyond Temporal's retention."""
+
+    url: str = ""
+    """A directory (absolute), or an fsspec URL such as `s3://bucket/relight`; empty: none."""
+    max_file: int = Field(default=64 * 1024 * 1024, ge=1)
+    """Bytes of one file of a directory; a new one begins with each month, too."""
+
+    @field_validator("url")
+    @classmethod
+    def _from_the_root(cls, url: str) -> str:
+        if url and "://" not in url and not url.startswith(("/", "~")):
+            raise ValueError("write an absolute directory, or a URL: a service runs in another directory")
+        return url
+
+
 class LocalSettings(_Section):
     """The `local` scheduler."""
 
@@ -260,6 +276,7 @@ class Settings(BaseSettings):
     slurm: SlurmSettings = SlurmSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     drain: DrainSettings = DrainSettings()
+    archive: ArchiveSettings = ArchiveSettings()
     local: LocalSettings = LocalSettings()
     encryption: EncryptionSettings = EncryptionSettings()
     notify: NotifySettings = NotifySettings()

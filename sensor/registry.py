@@ -125,7 +125,7 @@ class OptIn:
         try:
             await self._client.start_workflow(
                 ids.MONITOR_WORKFLOW,
-                MonitorInput(job=job, guard_id=guard, notify=True),
+                MonitorInput(job=job, guard_id=guard, notify=True, archive=bool(self._settings.archive.url)),
                 id=ids.monitor_id(job.attempt),
                 task_queue=self._settings.task_queue,
                 memo={ids.MEMO_JOB: job},

@@ -69,6 +69,7 @@ class TrainingJobMonitor:
         self._memory = Memory(start.job, start.state)
         self._guard_id = start.guard_id
         self._notify = start.notify
+        self._archive = start.archive
         self._mail: deque[tuple[str, Model | None]] = deque()
         self._changed = False
         """An update changed something: it is to be shown and passed on."""
@@ -293,6 +294,7 @@ class TrainingJobMonitor:
                     diverged_from=memory.state.diverged_from,
                     guard_id=self._guard_id,
                     notify=self._notify,
+                    archive=self._archive,
                 ),
                 id=record.recovery_id,
                 result_type=RecoveryOutcome,

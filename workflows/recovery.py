@@ -63,6 +63,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.steering import STEP
     from workflows import aftermath, runbook
     from workflows.approval import Approval
+    from workflows.archiving import archive
     from workflows.attributes import show
     from workflows.details import clip, recovery_details
     from workflows.draining import start_drain
@@ -264,6 +265,8 @@ class RecoveryWorkflow:
             recovery_ended(workflow.info().workflow_id, self._job, self._diagnosis, self._outcome)
         )
         await self._notices.settle()
+        if start.archive:
+            await archive(self._outcome)
         return self._outcome
 
     async def _follow_runbook(self) -> VerifyResult:

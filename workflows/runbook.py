@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
         DrainInput,
         DrainResult,
         HoldInput,
+        HoldResult,
         IsolateInput,
         IsolateResult,
         LocateInput,
@@ -219,4 +220,7 @@ async def hold_job(message: HoldInput) -> str:
     Raises:
         StepFailed: it failed.
     """
-    return await attempt("hold_job", message, str, summary=clip(f"Leave the job held: {message.reason}"))
+    held = await attempt(
+        "hold_job", message, HoldResult, summary=clip(f"Leave the job held: {message.reason}")
+    )
+    return held.summary

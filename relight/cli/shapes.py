@@ -1,8 +1,11 @@
 """The JSON that `--json` prints. Fields are only ever added; `relight.contracts` has the models inside."""
 
+from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
 from relight.contracts import Mode, Model, Policy, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.quality.case import Case
+from relight.quality.figures import Figures
 
 
 class WatchedJob(Model):
@@ -181,3 +184,80 @@ class DemoResult(Model):
     outcome: RecoveryOutcome | None = None
     """What relight says."""
     ui: str
+
+
+class AuditView(Model):
+    """`relight audit JOB|RECOVERY --json`."""
+
+    target: str
+    monitor_id: str = ""
+    monitor: tuple[AuditRecord, ...] = ()
+    """From the monitor's history; empty where only a recovery was asked for, or the archive had to answer."""
+    recoveries: tuple[RecoveryAudit, ...] = ()
+    """Oldest first."""
+    drains: tuple[AuditRecord, ...] = ()
+    """From the workflows that drain nodes on their plans, as far as Temporal still has them."""
+    from_archive: tuple[str, ...] = ()
+    """Ids of those recoveries that the archive told of."""
+
+
+class VerifyCheck(Model):
+    """One thing that was decided again."""
+
+    what: str
+    recorded: str
+    now: str
+    same: bool
+
+
+class VerifyView(Model):
+    """`relight audit verify --json`."""
+
+    recovery_id: str
+    checks: tuple[VerifyCheck, ...] = ()
+    same: bool
+
+
+class ArchiveCheckView(Model):
+    """One element of `relight audit check-archive --json`."""
+
+    chain: str
+    records: int
+    """Before the problem, if there is one."""
+    hash: str
+    """Of the last good record."""
+    problem: str = ""
+    """The first one; empty: the chain is whole."""
+
+
+class QualityView(Model):
+    """`relight quality --json`."""
+
+    since: UtcDatetime
+    """When observing began: the window asked for, or the first watch in it."""
+    until: UtcDatetime
+    min_precision: float
+    groups: tuple[Figures, ...] = ()
+    cases: tuple[Case, ...] = ()
+    """Oldest first."""
+
+
+class StageView(Model):
+    """One stage that `relight doctor` looked at."""
+
+    stage: str
+    state: str
+    """`ok`, `note` (works, but see `note`) or `broken`."""
+    found: str
+    note: str = ""
+    mend: str = ""
+    """How to mend it, where it is broken."""
+
+
+class DoctorView(Model):
+    """`relight doctor --json`."""
+
+    stages: tuple[StageView, ...] = ()
+    """Up to the first broken one: later ones rely on it."""
+    broken: str = ""
+    """The first broken stage; empty: none."""

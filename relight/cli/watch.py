@@ -194,7 +194,12 @@ async def start_monitor(client: Client, settings: Settings, job: TrainingJob) ->
     """
     await client.start_workflow(
         MONITOR_WORKFLOW,
-        MonitorInput(job=job, guard_id=guard_id(job.cluster) if settings.guard else "", notify=True),
+        MonitorInput(
+            job=job,
+            guard_id=guard_id(job.cluster) if settings.guard else "",
+            notify=True,
+            archive=bool(settings.archive.url),
+        ),
         id=monitor_id(job.attempt),
         task_queue=settings.task_queue,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,

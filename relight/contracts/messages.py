@@ -191,6 +191,8 @@ class MonitorInput(Model):
     """The guard that recoveries of this job ask; empty: none."""
     notify: bool = False
     """Recoveries of this job tell people, where the worker's settings say whom."""
+    archive: bool = False
+    """Recoveries of this job are put into the archive when they have ended."""
 
 
 class MonitorStatus(Model):
@@ -250,6 +252,8 @@ class RecoveryInput(Model):
     """The guard to ask for a permit before the first change; empty: none."""
     notify: bool = False
     """Tell people, where the worker's settings say whom."""
+    archive: bool = False
+    """Put the record of this recovery into the archive when it has ended."""
 
 
 class RecoveryStatus(Model):

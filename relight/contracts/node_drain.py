@@ -5,6 +5,7 @@ from enum import StrEnum
 from relight.contracts.anomaly import Evidence
 from relight.contracts.base import CleanText, Model, UtcDatetime
 from relight.contracts.cause import Cause
+from relight.contracts.commands import CommandGiven
 
 
 class DrainEnd(StrEnum):
@@ -120,6 +121,8 @@ class NodeLook(Model):
     summary: CleanText = ""
     at: UtcDatetime | None = None
     """When the scheduler accepted the command, where one was given."""
+    commands: tuple[CommandGiven, ...] = ()
+    """The changing commands that this try gave to the scheduler, in order."""
 
 
 class NodeCheck(Model):

@@ -4,10 +4,13 @@ Every input names the attempt that the step expects to find. A mutating step tha
 nothing and says so with the error type `AttemptChanged`.
 """
 
+from pydantic import model_validator
+
 from relight.contracts.anomaly import Anomaly, Diagnosis, Evidence, Progress
 from relight.contracts.base import CleanText, Model, UtcDatetime
+from relight.contracts.commands import CommandGiven
 from relight.contracts.job import Attempt, JobInfo, TrainingJob
-from relight.contracts.outcome import CheckpointRef
+from relight.contracts.outcome import CheckpointRef, RecoveryOutcome
 
 # Error types of `ApplicationError`s that activities raise. Matched as strings by Temporal's retry policies.
 NOT_YET = "NotYet"
@@ -99,6 +102,8 @@ class DrainResult(Model):
     attempt: Attempt
     """The attempt the job is in now (held), or still the old one for `resubmit`."""
     summary: str = ""
+    commands: tuple[CommandGiven, ...] = ()
+    """The changing commands that this try gave to the scheduler, in order."""
 
 
 class NodesFreeInput(Model):
@@ -197,6 +202,8 @@ class ResubmitResult(Model):
     accepted_at: UtcDatetime | None = None
     log_marks: tuple[LogMark, ...] = ()
     summary: str = ""
+    commands: tuple[CommandGiven, ...] = ()
+    """The changing commands that this try gave to the scheduler, in order."""
 
 
 class VerifyInput(Model):
@@ -248,6 +255,29 @@ class HoldInput(Model):
     attempt: Attempt
     recovery_id: str
     reason: str
+
+
+class HoldResult(Model):
+    """Result of `hold_job`."""
+
+    summary: str = ""
+    commands: tuple[CommandGiven, ...] = ()
+    """The changing commands that this try gave to the scheduler, in order."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _was_a_text(cls, value: object) -> object:
+        """Earlier versions returned the summary alone; histories hold such results."""
+        return {"summary": value} if isinstance(value, str) else value
+
+
+class ArchiveInput(Model):
+    """Input of `archive_recovery`: a recovery whose outcome is known, while its workflow still runs."""
+
+    recovery_id: str
+    run_id: str
+    outcome: RecoveryOutcome
+    ended: UtcDatetime
 
 
 class PollInput(Model):

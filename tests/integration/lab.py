@@ -33,6 +33,9 @@ CONFIG = """
 cluster = "{cluster}"
 scheduler = "slurm-cli"
 state_dir = "{state}"
+
+[archive]
+url = "{state}/archive"
 """
 
 POLICY = """
@@ -181,10 +184,14 @@ class Lab:
         return Process([sys.executable, "-m", "relight", *command], self.env, log)
 
     # ---- the command -----------------------------------------------------------
-    def cli(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def cli(self, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs `relight ARGS` as a user would."""
         done = subprocess.run(
-            [sys.executable, "-m", "relight", *args], env=self.env, capture_output=True, text=True, timeout=60
+            [sys.executable, "-m", "relight", *args],
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         if check and done.returncode:
             raise AssertionError(f"relight {args}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")

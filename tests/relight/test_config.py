@@ -119,7 +119,7 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
     ("text", "says"),
     [
         ("x = [", "not valid TOML"),
-        ("speed = 1", "setting speed .*no such setting; known: cluster"),
+        ("speed = 1", "setting speed .*no such setting; known: archive, cluster"),
         ("[sensor]\nlogpoll = 1", r"setting sensor\.logpoll .*known: log_poll"),
         ('mode = "go"', "setting mode .*'observe' or 'act'.*'go'"),
         ('scheduler = "pbs"', "setting scheduler .*'auto', 'slurm-cli', 'slurm-pyslurm' or 'local'"),

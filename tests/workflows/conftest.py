@@ -85,13 +85,13 @@ class Lab:
         return status
 
     async def watch(
-        self, job: TrainingJob | None = None, guard_id: str = ""
+        self, job: TrainingJob | None = None, guard_id: str = "", *, archive: bool = False
     ) -> WorkflowHandle[Any, MonitorResult]:
         """Starts a monitor."""
         job = job or samples.job()
         return await self.client.start_workflow(
             MONITOR_WORKFLOW,
-            MonitorInput(job=job, guard_id=guard_id),
+            MonitorInput(job=job, guard_id=guard_id, archive=archive),
             id=f"job:{self.queue}",
             task_queue=self.queue,
             result_type=MonitorResult,

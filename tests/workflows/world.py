@@ -15,6 +15,7 @@ from relight.contracts.node_drain import NodeCheck, NodeHow, NodeLook, NodeStep
 from relight.contracts.notice import Notice
 from relight.contracts.steps import (
     NOT_YET,
+    ArchiveInput,
     ConfirmInput,
     ConfirmResult,
     DrainInput,
@@ -163,6 +164,10 @@ def activities(world: World) -> list[Callable[..., Any]]:
         return await world.answer("hold_job", given, lambda: "held")
 
     @activity.defn
+    async def archive_recovery(given: ArchiveInput) -> str:
+        return await world.answer("archive_recovery", given, lambda: "archived")
+
+    @activity.defn
     async def look_at_job(given: PollInput) -> PollResult:
         return await world.answer("look_at_job", given, lambda: world.look)
 
@@ -196,4 +201,5 @@ def activities(world: World) -> list[Callable[..., Any]]:
         confirm_fault, isolate_nodes, drain_job, wait_nodes_free, locate_checkpoint, steer_checkpoint,
         resubmit, verify_running, verify_resume, hold_job, look_at_job, snapshot_job,
         notify,
+        archive_recovery,
     ]  # fmt: skip

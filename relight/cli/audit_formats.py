@@ -1,0 +1,137 @@
+"""The audit trail as a table, as CSV and as an HTML page. Log text in it is shown, never obeyed."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from html import escape as html_escape
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from relight.audit.record import AuditRecord, RecoveryAudit
+from relight.cli.output import clock
+from relight.cli.shapes import AuditView
+
+COLUMNS = ("at", "workflow", "event", "who", "name", "what", "step", "plan", "text", "evidence")
+MAX_QUOTES = 8
+"""Quotes of one record on a screen; the other formats have all."""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 14px/1.4 sans-serif; margin: 2em; color: #222 }} h2 {{ margin-top: 2em; font-size: 1.1em }}
+table {{ border-collapse: collapse; width: 100% }} td, th {{ border-bottom: 1px solid #ddd;
+padding: .3em .6em; text-align: left; vertical-align: top }}
+.person {{ background: #eef6ff }} .command {{ background: #fff3e0 }}
+code {{ white-space: pre-wrap; word-break: break-word }} .dim {{ color: #777 }}
+</style></head><body><h1>{title}</h1>
+{body}</body></html>
+"""
+
+
+def screen(view: AuditView) -> list[RenderableType]:
+    """For a terminal."""
+    parts: list[RenderableType] = []
+    if view.monitor:
+        parts += [f"[bold]monitor[/] {escape(view.monitor_id)}", _table(view.monitor), ""]
+    for audit in view.recoveries:
+        source = ", from the archive" if audit.recovery_id in view.from_archive else ""
+        parts += [f"[bold]recovery[/] {escape(audit.recovery_id)}{source}: {escape(_ending(audit))}"]
+        parts += [_table(audit.records), ""]
+    if view.drains:
+        parts += ["[bold]drained nodes[/]", _table(view.drains)]
+    return parts
+
+
+def as_csv(view: AuditView) -> str:
+    """One line for each record, with a head."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for record in _all(view):
+        writer.writerow([_inert(cell) for cell in _cells(record)])
+    return out.getvalue()
+
+
+def as_html(view: AuditView) -> str:
+    """A page of its own: no script, nothing fetched."""
+    body = []
+    if view.monitor:
+        body.append(f"<h2>monitor {html_escape(view.monitor_id)}</h2>{_html_table(view.monitor)}")
+    for audit in view.recoveries:
+        source = " (from the archive)" if audit.recovery_id in view.from_archive else ""
+        head = html_escape(f"recovery {audit.recovery_id}{source}: {_ending(audit)}")
+        body.append(f"<h2>{head}</h2>{_html_table(audit.records)}")
+    if view.drains:
+        body.append(f"<h2>drained nodes</h2>{_html_table(view.drains)}")
+    return _PAGE.format(title=html_escape(f"Audit of {view.target}"), body="\n".join(body))
+
+
+def _ending(audit: RecoveryAudit) -> str:
+    if audit.outcome is None:
+        return "ended without a result" if audit.ended else "open"
+    return f"{audit.outcome.outcome.value}, {audit.outcome.reason}"
+
+
+def _all(view: AuditView) -> Iterable[AuditRecord]:
+    yield from view.monitor
+    for audit in view.recoveries:
+        yield from audit.records
+    yield from view.drains
+
+
+def _table(records: Sequence[AuditRecord]) -> Table:
+    table = Table("WHEN", "EVENT", "WHO", "WHAT", "TEXT AND EVIDENCE", box=None, pad_edge=False)
+    table.columns[-1].overflow = "fold"
+    for record in records:
+        who = f"{record.who.value} {escape(record.name)}".strip()
+        what = f"{record.what} {record.step}".strip()
+        lines = [escape(record.text)] if record.text else []
+        lines += [f"[dim]  {escape(quote)}[/]" for quote in _quotes(record)[:MAX_QUOTES]]
+        if len(record.evidence) > MAX_QUOTES:
+            lines.append(f"[dim]  ... and {len(record.evidence) - MAX_QUOTES} more[/]")
+        table.add_row(clock(record.at, date=True), str(record.event_id), who, what, "\n".join(lines))
+    return table
+
+
+def _quotes(record: AuditRecord) -> list[str]:
+    """Each piece of evidence: its source, where to see it, what it says."""
+    return [
+        f"{' '.join(filter(None, [one.source.value, one.node, one.where]))}: {one.text}"
+        for one in record.evidence
+    ]
+
+
+def _cells(record: AuditRecord) -> list[str]:
+    return [
+        record.at.isoformat(),
+        record.workflow_id,
+        str(record.event_id),
+        record.who.value,
+        record.name,
+        record.what,
+        record.step,
+        record.plan_digest,
+        record.text,
+        " | ".join(_quotes(record)),
+    ]
+
+
+def _inert(cell: str) -> str:
+    """Spreadsheets compute cells that begin so; log text must not be computed."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t")) else cell
+
+
+def _html_table(records: Sequence[AuditRecord]) -> str:
+    rows = ["<tr><th>when</th><th>event</th><th>who</th><th>what</th><th>text and evidence</th></tr>"]
+    for record in records:
+        quotes = "".join(f"<br><code class=dim>{html_escape(quote)}</code>" for quote in _quotes(record))
+        css = {"person": " class=person"}.get(record.who.value, "")
+        css = " class=command" if record.command is not None else css
+        rows.append(
+            f"<tr{css}><td>{record.at:%Y-%m-%d %H:%M:%S}</td><td>{record.event_id}</td>"
+            f"<td>{html_escape(f'{record.who.value} {record.name}')}</td>"
+            f"<td>{html_escape(f'{record.what} {record.step}')}</td>"
+            f"<td>{html_escape(record.text)}{quotes}</td></tr>"
+        )
+    return f"<table>{''.join(rows)}</table>"

@@ -1,0 +1,110 @@
+"""Where the audit of a job or recovery comes from: Temporal, and the archive for what Temporal forgot."""
+
+from collections.abc import Callable
+
+from temporalio.client import Client
+
+from relight.audit.archive import Archive, open_archive
+from relight.audit.places import ArchiveError
+from relight.audit.reading import read_drain, read_monitor, read_recovery
+from relight.audit.record import AuditRecord, RecoveryAudit
+from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.shapes import AuditView
+from relight.cli.watched import find_monitor, list_recoveries
+from relight.config import Settings
+
+
+def the_archive(settings: Settings, url: str = "") -> Archive:
+    """The archive of the settings, or another one.
+
+    Raises:
+        CommandError: there is none, or it cannot be opened.
+    """
+    where = url or settings.archive.url
+    if not where:
+        raise CommandError(
+            "there is no archive: set archive.url to a directory or an fsspec URL, or name one",
+            ExitCode.USAGE,
+        )
+    try:
+        return open_archive(where, settings.state_dir)
+    except ArchiveError as error:
+        raise CommandError(str(error)) from error
+
+
+async def of_target(client: Client | None, settings: Settings, target: str) -> AuditView:
+    """The audit of a job, or of one recovery (an id that begins with `recover:`).
+
+    Args:
+        client: Temporal; None: it cannot be asked, so only the archive is.
+        settings: say where the archive is.
+        target: the job id, the monitor's id or the recovery's id.
+
+    Raises:
+        CommandError: neither knows of it.
+    """
+    if target.startswith("recover:"):
+        found = await read_recovery(client, target) if client is not None else None
+        if found is not None and client is not None:
+            return AuditView(
+                target=target,
+                monitor_id=found.monitor_id,
+                recoveries=(found,),
+                drains=await _drains(client, [found]),
+            )
+        return _from_archive(settings, target, lambda audit: audit.recovery_id == target)
+    try:
+        if client is None:
+            raise CommandError("Temporal does not answer", ExitCode.NO_TEMPORAL)
+        monitor = await find_monitor(client, target, settings.cluster, ended=True)
+    except CommandError as error:
+        if not settings.archive.url or error.code not in (ExitCode.NOT_FOUND, ExitCode.NO_TEMPORAL):
+            raise
+        return _from_archive(settings, target, lambda audit: _is_about(audit, target, settings.cluster))
+    recoveries = [
+        await read_recovery(client, found.id) for found in await list_recoveries(client, monitor.id)
+    ]
+    known = {audit.recovery_id: audit for audit in recoveries if audit is not None}
+    kept = {}
+    if settings.archive.url:
+        for entry in the_archive(settings).entries(monitor.id):
+            if entry.audit.monitor_id == monitor.id and entry.recovery_id not in known:
+                kept[entry.recovery_id] = entry.audit
+    return AuditView(
+        target=target,
+        monitor_id=monitor.id,
+        monitor=await read_monitor(client, monitor.id),
+        recoveries=_in_order([*known.values(), *kept.values()]),
+        drains=await _drains(client, [*known.values(), *kept.values()]),
+        from_archive=tuple(kept),
+    )
+
+
+async def _drains(client: Client, audits: list[RecoveryAudit]) -> tuple[AuditRecord, ...]:
+    found = [await read_drain(client, drain) for audit in audits for drain in audit.drains]
+    return tuple(record for records in found for record in records)
+
+
+def _from_archive(settings: Settings, target: str, wanted: Callable[[RecoveryAudit], bool]) -> AuditView:
+    if not settings.archive.url:
+        raise CommandError(f"there is no workflow {target}, and no archive (archive.url)", ExitCode.NOT_FOUND)
+    found = [entry.audit for entry in the_archive(settings).entries(target) if wanted(entry.audit)]
+    if not found:
+        raise CommandError(f"neither Temporal nor the archive knows of {target}", ExitCode.NOT_FOUND)
+    return AuditView(
+        target=target,
+        monitor_id=found[-1].monitor_id,
+        recoveries=_in_order(found),
+        from_archive=tuple(audit.recovery_id for audit in found),
+    )
+
+
+def _is_about(audit: RecoveryAudit, target: str, cluster: str) -> bool:
+    job = audit.job
+    return target == audit.monitor_id or (
+        job.attempt.job_id == target and (not cluster or job.cluster == cluster)
+    )
+
+
+def _in_order(audits: list[RecoveryAudit]) -> tuple[RecoveryAudit, ...]:
+    return tuple(sorted(audits, key=lambda audit: audit.started))

@@ -1,0 +1,1 @@
+"""How good the detections were: precision, recall, and whether relight may act alone."""
