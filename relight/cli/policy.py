@@ -27,7 +27,18 @@ app.command("would-have")(policy_watched.would_have)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DETECTORS = frozenset(
-    {"log", "silence", "no-progress", "job-end", "node-loss", "poll", "checkpoints", "kernel", "nvml"}
+    {
+        "log",
+        "silence",
+        "no-progress",
+        "job-end",
+        "node-loss",
+        "poll",
+        "checkpoints",
+        "kernel",
+        "nvml",
+        "machines",
+    }
 )
 """Detectors that tell of themselves; Prometheus' rules and others have signatures."""
 
