@@ -8,6 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.common import Context
 from relight.audit.archive import open_archive
+from relight.audit.decoding import fetch_history
 from relight.audit.events import UnreadableHistory
 from relight.audit.places import ArchiveError
 from relight.audit.recovery import recovery_audit
@@ -26,8 +27,7 @@ async def archive_recovery(context: Context, given: ArchiveInput) -> str:
     url = context.settings.archive.url
     if not url:
         return "this worker has no archive (setting archive.url)"
-    handle = activity.client().get_workflow_handle(given.recovery_id, run_id=given.run_id)
-    history = await handle.fetch_history()
+    history = await fetch_history(activity.client(), given.recovery_id, given.run_id)
     try:
         audit = recovery_audit(
             given.recovery_id, history.events, given.run_id, outcome=given.outcome, ended=given.ended

@@ -19,7 +19,7 @@ from relight.contracts.messages import (
 )
 from relight.contracts.node_drain import DrainNews
 
-_ASKED = re.compile(r"deadline for approving plan ([0-9a-f]{8})")
+_ASKED = re.compile(r"(?:deadline for approving|cool-down) plan ([0-9a-f]{8})")
 """The summary that a recovery gives to the timer of its question."""
 
 

@@ -6,6 +6,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from relight.audit.decoding import fetch_history
 from relight.audit.drain import drain_records
 from relight.audit.monitor import monitor_records
 from relight.audit.record import AuditRecord, RecoveryAudit
@@ -24,7 +25,7 @@ async def read_recovery(client: Client, recovery_id: str, run_id: str | None = N
         UnreadableHistory: the workflow is no recovery that this version can read.
     """
     try:
-        history = await client.get_workflow_handle(recovery_id, run_id=run_id).fetch_history()
+        history = await fetch_history(client, recovery_id, run_id)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
@@ -57,7 +58,7 @@ async def _runs(client: Client, workflow_id: str, read: ReadRun) -> AsyncIterato
     run_id: str | None = None
     for _ in range(MAX_RUNS):
         try:
-            history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+            history = await fetch_history(client, workflow_id, run_id)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return

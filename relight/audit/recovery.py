@@ -189,7 +189,13 @@ class _Reader:
     def _time_is_up(self, event: HistoryEvent) -> None:
         digest = self._timers.get(event.timer_fired_event_attributes.started_event_id)
         if digest:
-            self._add(event, Who.RELIGHT, "expired", f"nobody decided on plan {digest}", plan_digest=digest)
+            self._add(
+                event,
+                Who.RELIGHT,
+                "expired",
+                f"nobody had decided on plan {digest} by then",
+                plan_digest=digest,
+            )
 
 
 def commands_of(audit: RecoveryAudit) -> Iterator[CommandGiven]:

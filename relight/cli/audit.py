@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from temporalio.client import WorkflowHistory
 
+from relight.audit.decoding import fetch_history
 from relight.audit.events import UnreadableHistory
 from relight.audit.places import ArchiveError
 from relight.audit.reading import read_recovery
@@ -121,7 +122,7 @@ def verify(
                 raise CommandError(f"{history} holds no history: {error}", ExitCode.USAGE) from error
         else:
             client = await invocation(ctx).client()
-            recorded = await client.get_workflow_handle(recovery).fetch_history()
+            recorded = await fetch_history(client, recovery)
         return await verify_history(recorded)
 
     try:

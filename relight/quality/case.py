@@ -26,6 +26,9 @@ from relight.policy.attempts import Relation, relation, same_execution
 MONITORS_LOOK = "poll"
 """The detector of a fault that no sensor told of: the monitor's own, late look at the scheduler."""
 
+SILENCE = "nobody within "
+"""How `approved_by` begins where nobody decided and the policy goes on then."""
+
 
 class Truth(StrEnum):
     """Whether the fault was one."""
@@ -91,7 +94,7 @@ def judge(audit: RecoveryAudit, outcome: RecoveryOutcome) -> tuple[Truth, str, d
             return Truth.WRONG, f"rejected ({outcome.reason})", None
         case Outcome.REFUTED:
             return Truth.WRONG, outcome.reason or "refuted", None
-        case Outcome.RESUMED | Outcome.FAILED_AGAIN | Outcome.HELD if outcome.approved_by:
+        case Outcome.RESUMED | Outcome.FAILED_AGAIN | Outcome.HELD if _by_a_person(outcome):
             return Truth.RIGHT, f"approved by {outcome.approved_by}", times.acted or times.approved
         case Outcome.STOPPED:
             return Truth.RIGHT, outcome.reason, None
@@ -99,9 +102,12 @@ def judge(audit: RecoveryAudit, outcome: RecoveryOutcome) -> tuple[Truth, str, d
 
 
 def _afterwards(audit: RecoveryAudit, outcome: RecoveryOutcome) -> tuple[Truth, str, datetime | None]:
-    """Nobody decided: what became of the attempt tells."""
+    """Nobody decided: what became of the attempt tells, as long as relight left it alone."""
+    acted = outcome.times.acted
     before = audit.diagnosis.progress.step if audit.diagnosis.progress is not None else None
     for report in audit.reports:
+        if acted is not None and report.at >= acted:
+            break
         mine = same_execution(outcome.attempt, report.attempt)
         if mine and report.event is AttemptEvent.PROGRESS and report.progress is not None:
             if before is not None and report.progress.step > before:
@@ -115,6 +121,11 @@ def _afterwards(audit: RecoveryAudit, outcome: RecoveryOutcome) -> tuple[Truth, 
     if outcome.symptom is Symptom.CRASH and outcome.times.confirmed is not None:
         return Truth.RIGHT, "the scheduler said that it had ended", None
     return Truth.OPEN, f"{outcome.outcome.value}: {outcome.reason}", None
+
+
+def _by_a_person(outcome: RecoveryOutcome) -> bool:
+    """Not by a policy that takes silence for consent: then `approved_by` says that nobody decided."""
+    return bool(outcome.approved_by) and not outcome.approved_by.startswith(SILENCE)
 
 
 def _follows(failed: Attempt, seen: Attempt) -> bool:

@@ -8,6 +8,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.setup import look
 from relight.cli.watched import worker_polls
 from relight.contracts.ids import guard_id
+from relight.encryption import EncryptionError
 from relight.temporal import TemporalUnavailable
 
 
@@ -15,6 +16,9 @@ async def temporal(bench: Bench) -> Well:
     """A server answers."""
     try:
         bench.client = await bench.call.client()
+    except EncryptionError as error:
+        mend = "set encryption.key_file to the cluster's key file, for its owner only"
+        raise Broken(str(error), mend, ExitCode.USAGE) from error
     except TemporalUnavailable as error:
         if not _no_namespace(error):
             mend = "start it (`relight up` for a try-out), or set TEMPORAL_ADDRESS, or a profile"

@@ -83,6 +83,14 @@ CONFIRMED = Timeline(confirmed=T0)
             ended(Outcome.ABANDONED, told(AttemptEvent.STARTED)), Truth.OPEN, None, id="its own start"
         ),
         pytest.param(
+            ended(Outcome.RESUMED, approved_by="nobody within 0:05:00: the policy goes on then", times=ACTED),
+            Truth.OPEN, None, id="silence is no yes",
+        ),
+        pytest.param(
+            ended(Outcome.RESUMED, told(AttemptEvent.STARTED, NEXT), times=ACTED), Truth.OPEN, None,
+            id="relight's own restart says nothing",
+        ),
+        pytest.param(
             ended(Outcome.RESUMED, times=ACTED), Truth.OPEN, None, id="act mode was given meanwhile"
         ),
     ],
