@@ -49,6 +49,8 @@ def read_vector(
             metric, number = series["metric"], float(series["value"][1])
         except (TypeError, KeyError, IndexError, ValueError):
             continue
+        if not isinstance(metric, Mapping):
+            continue
         node = next((host(metric[label]) for label in labels if metric.get(label)), "")
         node = node if nodes is None else nodes.get(node, "")
         if node and math.isfinite(number):

@@ -27,7 +27,13 @@ def reading(problem: str = "", **answers: dict[tuple[str, str], float]) -> Readi
 
 
 def gpus(
-    least: float, most: float, power: float, before: float | None = 600.0, age: float = 5.0, **more: Any
+    least: float,
+    most: float,
+    power: float,
+    before: float | None = 600.0,
+    age: float = 5.0,
+    seen_for: float = 110.0,
+    **more: Any,
 ) -> dict[str, Any]:
     found = {
         "age": dict.fromkeys(GPUS, age),
@@ -35,6 +41,7 @@ def gpus(
         "utilisation_most": dict.fromkeys(GPUS, most),
         "power": dict.fromkeys(GPUS, power),
     }
+    found["seen_for"] = dict.fromkeys(GPUS, seen_for)
     if before is not None:
         found["power_before"] = dict.fromkeys(GPUS, before)
     return found | more
@@ -67,6 +74,9 @@ TRAINS = gpus(80, 100, 590)
         (PINNED | io(300e6, usual=200e6), LONG, "confirms", "full utilisation"),
         (PINNED, timedelta(seconds=10), "unknown", "too short"),
         (gpus(100, 100, 300, age=300), LONG, "unknown", "0 of 2 nodes"),
+        (gpus(100, 100, 300, seen_for=20), LONG, "unknown", "span 20 s, and 30 s are needed"),
+        (gpus(0, 0, 90, seen_for=20), LONG, "unknown", "span 20 s"),
+        (PINNED | {"seen_for": {}}, LONG, "unknown", "span 0 s"),
         (gpus(100, 100, 300, before=None), LONG, "unknown", "0 wait, 0 are idle and 0 compute"),
         (PINNED | {"power": part(PINNED["power"], 0.7, 600)}, LONG, "unknown", "11 wait"),
         ({}, LONG, "unknown", "0 of 2 nodes"),
@@ -131,6 +141,12 @@ def test_every_query_can_be_filled(name: str) -> None:
     assert "$" not in query
 
 
+def test_what_is_normal_ended_when_the_silence_began() -> None:
+    query = fill(DEFAULTS["power_before"], window=600, before=1800, ago=3600)
+    assert query == "quantile_over_time(0.5, DCGM_FI_DEV_POWER_USAGE[1800s] offset 3600s)"
+    assert "[600s:30s]" in fill(DEFAULTS["seen_for"], window=600, before=1800)
+
+
 def test_a_query_that_names_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a query names \$nodes; it may name"):
         fill("up{$nodes}", window=1, before=1)
@@ -157,6 +173,10 @@ JSON = st.recursive(
 def test_an_answer_of_any_shape_is_read_or_left_out(answer: list[Any]) -> None:
     for value in read_vector(answer, ["Hostname"], None):
         assert value.node
+
+
+def test_a_series_without_labels_is_left_out() -> None:
+    assert read_vector([{"metric": None, "value": [1, "7"]}], ["Hostname"], None) == ()
 
 
 def test_what_is_no_number_is_unknown() -> None:

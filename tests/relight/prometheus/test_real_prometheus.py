@@ -84,6 +84,22 @@ async def test_a_hang_a_save_and_training(site: Site) -> None:
     assert "does not tell" in sign.text
 
 
+async def test_a_hang_does_not_become_normal_by_lasting(site: Site) -> None:
+    """What is normal is told by the time before the silence, however long the silence lasts."""
+    await asyncio.sleep(2 * WINDOW.total_seconds())
+    began = time.monotonic()
+    site.exporters.set("DCGM_FI_DEV_POWER_USAGE", 290.0, JOB)
+    site.exporters.set("DCGM_FI_DEV_GPU_UTIL", 100.0, JOB)
+    await asyncio.sleep(2 * WINDOW.total_seconds() + 2)
+    silence = timedelta(seconds=time.monotonic() - began)
+    ask = Machines(site.settings)
+    reading = await ask.read(hang.QUERIES, JOB, window=WINDOW, before=WINDOW, ago=silence)
+    sign = hang.judge(reading, JOB, silence, site.settings)
+    assert sign.verdict == "confirms", sign
+    wrong = await ask.read(hang.QUERIES, JOB, window=WINDOW, before=WINDOW)
+    assert hang.judge(wrong, JOB, silence, site.settings).verdict == "refutes", "so it would be without `ago`"
+
+
 async def _save(site: Site) -> None:
     while True:
         site.exporters.write("node01", 100e6)
