@@ -16,9 +16,9 @@ log = structlog.get_logger("sensor.machines")
 class MachinesWatch:
     """The newest reading. So many queries a reading, however many jobs and nodes there are.
 
-    Exporters say that something rose within `fault_window`, not when. It came after the reading before (give or
-    take a scrape), which did not show it yet. What may have come before an attempt began is not held against
-    that attempt: the one before may have had it on the same node.
+    Exporters say that something rose within `fault_window`, not when. It came after the reading before, give
+    or take a scrape. What may have come before an attempt began is not held against that attempt: the one
+    before may have had it on the same node.
 
     Args:
         settings: where Prometheus is.
