@@ -65,7 +65,7 @@ async def about_hardware(context: Context, diagnosis: Diagnosis, nodes: Sequence
     reading = await machines.read(faults.QUERIES, suspects, window=window)
     if reading.problem:
         return _observation("not available", f"Prometheus does not tell: {reading.problem}")
-    found = [f for f in faults.faults(reading, suspects) if f.cause in HARDWARE]
+    found = [f for f in faults.faults(reading, suspects) if faults.speaks_for(f, diagnosis.cause)]
     evidence = [
         Evidence(
             source=Source.PROMETHEUS,

@@ -88,6 +88,15 @@ def throttled(reading: Reading, nodes: Sequence[str]) -> list[Fault]:
     return found
 
 
+def speaks_for(fault: Fault, suspected: Cause) -> bool:
+    """The fault confirms a suspicion of this cause against its node.
+
+    A GPU that is broken confirms any suspicion of its node's hardware. What healthy hardware shows too, now
+    and then, confirms only its own kind: a few NVLink replays make no memory error.
+    """
+    return fault.role is Role.ROOT or fault.cause is suspected
+
+
 def xids(reading: Reading, nodes: Sequence[str]) -> list[tuple[str, str, int]]:
     """Node, GPU and code of the Xids that came within the time that was asked about."""
     return [(node, gpu, int(code)) for (node, gpu), code in sorted(reading.of("xid", nodes).items())]

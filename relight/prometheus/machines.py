@@ -12,7 +12,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests import RequestException
 from urllib3.util import Retry
 
-from relight.config import PrometheusSettings
+from relight.config import TOKEN_VARIABLE, PrometheusSettings
 from relight.prometheus.queries import DEFAULTS, fill
 from relight.prometheus.reading import Reading, Value, host, read_vector
 
@@ -26,8 +26,6 @@ a Prometheus refuse addresses beyond 8 KB (nginx, `large_client_header_buffers`)
 """
 PATIENCE = 2
 """Timeouts that one answer may take in all: the client's own timeout is about each read of it."""
-TOKEN_VARIABLE = "RELIGHT_PROMETHEUS_TOKEN"
-"""Environment variable with a bearer token. Not a setting: it would show in `relight config`."""
 
 
 class Machines:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relight.config import PrometheusSettings
+from relight.contracts import Cause
 from relight.prometheus import faults, hang
 from relight.prometheus.queries import DEFAULTS, fill
 from relight.prometheus.reading import Reading, Value, host, read_vector
@@ -115,6 +116,21 @@ def test_faults_of_gpus() -> None:
         ("gone", "n2", "5", True),
     ]
     assert found[0].says == "GPU 3 of n1: 1 more uncorrected memory errors"
+
+
+@pytest.mark.parametrize(
+    ("shown", "suspected", "confirmed"),
+    [
+        ("ecc", Cause.GPU_MEMORY_ECC, True),
+        ("ecc", Cause.GPU_FALLEN_OFF_BUS, True),
+        ("nvlink", Cause.NVLINK, True),
+        ("nvlink", Cause.GPU_MEMORY_ECC, False),
+    ],
+)
+def test_what_a_fault_confirms(shown: str, suspected: Cause, confirmed: bool) -> None:
+    told: dict[str, Any] = {shown: {("n1", "3"): 2.0}}
+    [fault] = faults.faults(reading(**told), NODES)
+    assert faults.speaks_for(fault, suspected) is confirmed
 
 
 @pytest.mark.parametrize(
