@@ -44,11 +44,13 @@ async def measure(nodes: int, jobs: int, seconds: float, root: Path) -> dict[str
         watch = MachinesWatch(settings)
         every = settings.poll.total_seconds()
         before, began, readings = prometheus.queries(), time.monotonic(), []
+        incomplete = 0
         while (passed := time.monotonic() - began) < seconds:
             await watch.poll(names, datetime.now(UTC))
             found = [watch.of(allocation, None, datetime.now(UTC)) for allocation in allocations]
-            if watch.problem or any(found):
-                raise RuntimeError(f"all GPUs are healthy, and told was: {watch.problem or found}")
+            if any(found):
+                raise RuntimeError(f"all GPUs are healthy, and told was: {found}")
+            incomplete += bool(watch.problem)
             readings.append(time.monotonic() - began - passed)
             await asyncio.sleep(max(0.0, every - readings[-1]))
         minutes = (time.monotonic() - began) / 60
@@ -68,6 +70,7 @@ async def measure(nodes: int, jobs: int, seconds: float, root: Path) -> dict[str
             "sensor_queries": by_sensor,
             "sensor_queries_per_minute": round(by_sensor / minutes, 1),
             "queries_per_reading": round(by_sensor / len(readings), 1),
+            "readings_incomplete": incomplete,
             "reading_seconds_median": round(statistics.median(readings), 3),
             "reading_seconds_longest": round(max(readings), 3),
             "confirmation_queries": prometheus.queries() - before,

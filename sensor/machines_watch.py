@@ -6,7 +6,7 @@ from datetime import datetime
 import structlog
 
 from relight.config import PrometheusSettings
-from relight.prometheus.faults import QUERIES, Fault, faults, throttled
+from relight.prometheus.faults import CLOCKS, QUERIES, Fault, faults, throttled
 from relight.prometheus.machines import Machines
 from relight.prometheus.reading import Reading
 
@@ -48,7 +48,10 @@ class MachinesWatch:
         if self._machines is None or not wanted:
             self._reading = Reading()
             return
-        self._reading = await self._machines.read(QUERIES, wanted, window=self._settings.fault_window)
+        window = self._settings.fault_window
+        self._reading = await self._machines.read(QUERIES, wanted, window=window)
+        if self._reading.answers.get("held"):
+            self._reading.add(await self._machines.read(CLOCKS, wanted, window=window))
         if bool(self._reading.problem) is not bool(self.problem):
             if self._reading.problem:
                 log.warning("Prometheus does not tell of the machines", why=self._reading.problem)

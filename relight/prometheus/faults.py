@@ -8,7 +8,9 @@ from relight.contracts import Cause, Role, Symptom
 from relight.diagnosis.metrics import FAR_BELOW, HARDWARE_SLOWDOWN
 from relight.prometheus.reading import Reading
 
-QUERIES = ("ecc", "remap_failed", "nvlink", "xid", "gone", "present", "held", "clock")
+QUERIES = ("ecc", "remap_failed", "nvlink", "xid", "gone", "present", "held")
+CLOCKS = ("clock",)
+"""Asked for only when a GPU is held down: its answer is one number for every GPU there is."""
 LEAST_PEERS = 4
 """GPUs of the same job that a throttled one is compared with, at least."""
 

@@ -18,10 +18,10 @@ from relight.prometheus.reading import Reading, Value, host, read_vector
 
 log = structlog.get_logger("prometheus")
 
-MAX_MATCH = 1_500
+MAX_MATCH = 800
 """Characters of a matcher that names nodes; beyond it all nodes are asked for, and the rest is left out.
 
-The client sends the query in the address, and some queries hold the matcher three times: proxies in front of
+The client sends the query in the address, and some queries hold the matcher six times: proxies in front of
 a Prometheus refuse addresses beyond 8 KB (nginx, `large_client_header_buffers`).
 """
 PATIENCE = 2
@@ -80,6 +80,7 @@ class Machines:
                     before=before.total_seconds(),
                     ago=None if ago is None else ago.total_seconds(),
                     match=match,
+                    labels=self._settings.node_labels,
                 )
                 reading.texts[name] = query
                 async with asyncio.timeout(PATIENCE * self._settings.timeout.total_seconds()):

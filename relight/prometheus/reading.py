@@ -27,6 +27,12 @@ class Reading:
     texts: dict[str, str] = field(default_factory=dict)
     """The queries as they were asked."""
 
+    def add(self, other: "Reading") -> None:
+        """Takes over what other queries answered."""
+        self.answers |= other.answers
+        self.texts |= other.texts
+        self.problem = self.problem or other.problem
+
     def of(self, name: str, nodes: Iterable[str]) -> dict[tuple[str, str], float]:
         """The numbers of these nodes, by node and GPU; none where the query was not answered."""
         wanted = set(nodes)
