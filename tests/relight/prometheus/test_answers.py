@@ -1,11 +1,7 @@
 """What the client makes of answers that a Prometheus does not give: none, slow ones, other JSON."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -13,42 +9,10 @@ import pytest
 from relight.config import TOKEN_VARIABLE, PrometheusSettings
 from relight.prometheus.machines import MAX_MATCH, Machines
 from relight.prometheus.reading import Reading
+from tests.prometheus.answering import Handler, serving
 
 WINDOW = timedelta(seconds=60)
 EMPTY = b'{"status": "success", "data": {"resultType": "vector", "result": []}}'
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Remembers what was asked, and answers what the test says."""
-
-    answer: Callable[["Handler"], None]
-    asked: list[tuple[str, str | None]]
-
-    def do_GET(self) -> None:
-        self.asked.append((self.path, self.headers.get("Authorization")))
-        type(self).answer(self)
-
-    def say(self, body: bytes, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def serving(answer: Callable[[Handler], None]) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    asked: list[tuple[str, str | None]] = []
-    handler = type("Told", (Handler,), {"answer": answer, "asked": asked})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 async def ask(url: str, names: tuple[str, ...] = ("age", "power"), **more: Any) -> Reading:
