@@ -1,7 +1,7 @@
 """Asks Prometheus about a fault: an independent witness, that is silent where it does not know."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from activities.common import Context, now
 from relight.contracts import Cause, Diagnosis, Evidence, Source, Symptom
@@ -12,20 +12,43 @@ from relight.prometheus.reading import Reading
 
 LONGEST = timedelta(minutes=10)
 """The most of a silence that is judged: what came long before does not matter any more."""
+NORMAL = timedelta(minutes=30)
+"""What is normal for a job is told by so long before the silence, if it has run for so long."""
+SHORTEST_NORMAL = timedelta(seconds=5)
 HARDWARE = frozenset({Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK})
 
 
 async def about_silence(
-    context: Context, diagnosis: Diagnosis, nodes: Sequence[str], silence: timedelta
+    context: Context,
+    diagnosis: Diagnosis,
+    nodes: Sequence[str],
+    silence: timedelta,
+    started: datetime | None = None,
 ) -> Observation | None:
-    """What the GPUs of a silent job say; None: there is no Prometheus, or it is no silence."""
+    """What the GPUs of a silent job say; None: there is no Prometheus, or it is no silence.
+
+    `started` is when the attempt began: what its nodes did before was another job's normal.
+    """
     settings = context.settings.prometheus
     machines = Machines.of(settings)
     if machines is None or diagnosis.symptom is not Symptom.HANG or not nodes:
         return None
-    reading = await machines.read(hang.QUERIES, nodes, window=min(silence, LONGEST))
+    reading = await machines.read(
+        hang.QUERIES,
+        nodes,
+        window=min(silence, LONGEST),
+        before=normal_time(silence, started, now()),
+        ago=silence,
+    )
     sign = hang.judge(reading, nodes, silence, settings)
     return _observation(sign.verdict, sign.text, sign.query)
+
+
+def normal_time(silence: timedelta, started: datetime | None, at: datetime) -> timedelta:
+    """How much of the time before the silence tells what is normal for this attempt. Pure."""
+    if started is None:
+        return NORMAL
+    return max(SHORTEST_NORMAL, min(NORMAL, at - silence - started))
 
 
 async def about_hardware(context: Context, diagnosis: Diagnosis, nodes: Sequence[str]) -> Observation | None:
@@ -42,7 +65,7 @@ async def about_hardware(context: Context, diagnosis: Diagnosis, nodes: Sequence
     reading = await machines.read(faults.QUERIES, suspects, window=window)
     if reading.problem:
         return _observation("not available", f"Prometheus does not tell: {reading.problem}")
-    found = [f for f in faults.faults(reading, suspects) if f.cause in HARDWARE]
+    found = [f for f in faults.faults(reading, suspects) if faults.speaks_for(f, diagnosis.cause)]
     evidence = [
         Evidence(
             source=Source.PROMETHEUS,

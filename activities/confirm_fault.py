@@ -153,7 +153,7 @@ async def _from_logs(
     needed = _needed_silence(given)
     if silent < needed:
         raise not_yet(f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s")
-    told = await about_silence(context, diagnosis, info.nodes or given.job.nodes, silent)
+    told = await about_silence(context, diagnosis, info.nodes or given.job.nodes, silent, info.start_time)
     if told is not None:
         seen.append(told)
         if told.verdict == "refutes":

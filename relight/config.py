@@ -46,6 +46,8 @@ from relight.durations import format_duration, parse_duration
 ENV_PREFIX = "RELIGHT_"
 CONFIG_VARIABLE = "RELIGHT_CONFIG"
 """The environment variable that names the settings file."""
+TOKEN_VARIABLE = "RELIGHT_PROMETHEUS_TOKEN"
+"""Environment variable with Prometheus' bearer token. Not a setting: it would show in `relight config`."""
 
 SECRETS = {("notify", "url")}
 """Settings whose values are never shown."""
@@ -406,7 +408,7 @@ def unknown_variables() -> tuple[str, ...]:
     """`RELIGHT_*` variables of the environment that name no setting: most likely misspelt."""
     unknown = []
     for variable in os.environ:
-        if not variable.upper().startswith(ENV_PREFIX) or variable == CONFIG_VARIABLE:
+        if not variable.upper().startswith(ENV_PREFIX) or variable in {CONFIG_VARIABLE, TOKEN_VARIABLE}:
             continue
         section, _, rest = variable[len(ENV_PREFIX) :].lower().partition("__")
         field = Settings.model_fields.get(section)

@@ -242,10 +242,12 @@ class Sensor:
         if not self._machines.is_on:
             return
         running = [job for job in self._jobs.values() if job.watch.is_running]
-        await self._machines.poll(node for job in running for node in job.watch.memory.nodes)
+        await self._machines.poll((node for job in running for node in job.watch.memory.nodes), _now())
         self.metrics.show_prometheus(not self._machines.problem)
         for job in running:
-            job.watch.hear_machines(self._machines.of(job.watch.memory.nodes))
+            memory = job.watch.memory
+            started = memory.info.start_time if memory.info is not None else None
+            job.watch.hear_machines(self._machines.of(memory.nodes, started, _now()))
 
     # What the logs say
 

@@ -8,7 +8,9 @@ from relight.contracts import Cause, Role, Symptom
 from relight.diagnosis.metrics import FAR_BELOW, HARDWARE_SLOWDOWN
 from relight.prometheus.reading import Reading
 
-QUERIES = ("ecc", "remap_failed", "nvlink", "xid", "gone", "present", "held", "clock")
+QUERIES = ("ecc", "remap_failed", "nvlink", "xid", "gone", "present", "held")
+CLOCKS = ("clock",)
+"""Asked for only when a GPU is held down: its answer is one number for every GPU there is."""
 LEAST_PEERS = 4
 """GPUs of the same job that a throttled one is compared with, at least."""
 
@@ -86,6 +88,15 @@ def throttled(reading: Reading, nodes: Sequence[str]) -> list[Fault]:
             )
             found.append(_fault(reading, "held", node, gpu, kind, says))
     return found
+
+
+def speaks_for(fault: Fault, suspected: Cause) -> bool:
+    """The fault confirms a suspicion of this cause against its node.
+
+    A GPU that is broken confirms any suspicion of its node's hardware. What healthy hardware shows too, now
+    and then, confirms only its own kind: a few NVLink replays make no memory error.
+    """
+    return fault.role is Role.ROOT or fault.cause is suspected
 
 
 def xids(reading: Reading, nodes: Sequence[str]) -> list[tuple[str, str, int]]:

@@ -13,7 +13,16 @@ from datetime import timedelta
 from relight.config import PrometheusSettings
 from relight.prometheus.reading import Reading
 
-QUERIES = ("age", "utilisation_least", "utilisation_most", "power", "power_before", "io", "io_before")
+QUERIES = (
+    "age",
+    "seen_for",
+    "utilisation_least",
+    "utilisation_most",
+    "power",
+    "power_before",
+    "io",
+    "io_before",
+)
 
 PINNED = 95.0
 """Per cent of utilisation that a GPU does not leave while a kernel waits on it."""
@@ -22,6 +31,8 @@ LOW = 0.8
 """Share of its own usual power below which a pinned GPU waits and does not compute. A threshold of ours."""
 MOST = 0.9
 """Share of the GPUs that must agree before it is a sign."""
+SEEN = 0.8
+"""Share of `long_enough` that a GPU's samples must span: samples come every so often, and not at its ends."""
 COMPUTES = 0.5
 """Share of the GPUs that compute, from which on it is no hang."""
 
@@ -54,6 +65,11 @@ def judge(reading: Reading, nodes: Sequence[str], silence: timedelta, settings: 
     with_gpus = {node for node, _ in fresh}
     if not fresh or len(with_gpus) < MOST * len(set(nodes)):
         return Sign("unknown", f"fresh samples of the GPUs of {len(with_gpus)} of {len(set(nodes))} nodes")
+    seen_for, enough = reading.of("seen_for", nodes), settings.long_enough.total_seconds()
+    seen = sorted(seen_for.get(gpu, 0.0) for gpu in fresh)
+    if seen[len(seen) // 2] < SEEN * enough:
+        text = f"the samples of its GPUs span {seen[len(seen) // 2]:.0f} s, and {enough:.0f} s are needed"
+        return Sign("unknown", text, reading.texts.get("seen_for", ""))
 
     if busy := _writes(reading, nodes, settings):
         return Sign("refutes", busy, reading.texts.get("io", ""))

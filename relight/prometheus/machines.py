@@ -12,16 +12,20 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests import RequestException
 from urllib3.util import Retry
 
-from relight.config import PrometheusSettings
+from relight.config import TOKEN_VARIABLE, PrometheusSettings
 from relight.prometheus.queries import DEFAULTS, fill
 from relight.prometheus.reading import Reading, Value, host, read_vector
 
 log = structlog.get_logger("prometheus")
 
-MAX_MATCH = 20_000
-"""Characters of a matcher that names nodes; beyond it all nodes are asked for, and the rest is left out."""
-TOKEN_VARIABLE = "RELIGHT_PROMETHEUS_TOKEN"
-"""Environment variable with a bearer token. Not a setting: it would show in `relight config`."""
+MAX_MATCH = 800
+"""Characters of a matcher that names nodes; beyond it all nodes are asked for, and the rest is left out.
+
+The client sends the query in the address, and some queries hold the matcher six times: proxies in front of
+a Prometheus refuse addresses beyond 8 KB (nginx, `large_client_header_buffers`).
+"""
+PATIENCE = 2
+"""Timeouts that one answer may take in all: the client's own timeout is about each read of it."""
 
 
 class Machines:
@@ -38,7 +42,6 @@ class Machines:
         self._connection = PrometheusConnect(
             url=settings.url.rstrip("/"),
             headers={"Authorization": f"Bearer {token}"} if token else None,
-            method="POST",  # a query about many nodes is long
             retry=Retry(total=0),
             timeout=settings.timeout.total_seconds(),
         )
@@ -55,29 +58,38 @@ class Machines:
         *,
         window: timedelta,
         before: timedelta = timedelta(minutes=30),
+        ago: timedelta | None = None,
     ) -> Reading:
         """Asks these queries, one request each whatever the number of nodes. Never raises for a Prometheus.
 
         Args:
             names: names of queries.
             nodes: the scheduler's names of the nodes; None: all that Prometheus knows.
-            window: the time that is judged.
-            before: the time before that, for what is normal.
+            window: the time that is judged, up to now.
+            before: how long the time was that tells what is normal.
+            ago: when that time ended; not given: when the window began.
         """
         wanted = None if nodes is None else {host(node): node for node in nodes}
         match = self._match(wanted or ())
         reading = Reading()
         for name in names:
-            query = fill(
-                self._queries[name], window=window.total_seconds(), before=before.total_seconds(), match=match
-            )
-            reading.texts[name] = query
             try:
-                answer = await asyncio.to_thread(self._ask, query)
-            except (RequestException, PrometheusApiClientException, ValueError, KeyError) as error:
+                query = fill(
+                    self._queries[name],
+                    window=window.total_seconds(),
+                    before=before.total_seconds(),
+                    ago=None if ago is None else ago.total_seconds(),
+                    match=match,
+                    labels=self._settings.node_labels,
+                )
+                reading.texts[name] = query
+                async with asyncio.timeout(PATIENCE * self._settings.timeout.total_seconds()):
+                    answer = await asyncio.to_thread(self._ask, query)
+            except (RequestException, TimeoutError) as error:
                 reading.problem = reading.problem or f"{name}: {_short(error)}"
-                if isinstance(error, RequestException):
-                    break  # it does not answer: nor would it the other queries
+                break  # it does not answer: nor would it the other queries
+            except (PrometheusApiClientException, ValueError, KeyError, TypeError) as error:
+                reading.problem = reading.problem or f"{name}: {_short(error)}"
                 continue
             reading.answers[name] = tuple(
                 Value(v.node, v.gpu, v.value, query)

@@ -27,6 +27,12 @@ class Reading:
     texts: dict[str, str] = field(default_factory=dict)
     """The queries as they were asked."""
 
+    def add(self, other: "Reading") -> None:
+        """Takes over what other queries answered."""
+        self.answers |= other.answers
+        self.texts |= other.texts
+        self.problem = self.problem or other.problem
+
     def of(self, name: str, nodes: Iterable[str]) -> dict[tuple[str, str], float]:
         """The numbers of these nodes, by node and GPU; none where the query was not answered."""
         wanted = set(nodes)
@@ -48,6 +54,8 @@ def read_vector(
         try:
             metric, number = series["metric"], float(series["value"][1])
         except (TypeError, KeyError, IndexError, ValueError):
+            continue
+        if not isinstance(metric, Mapping):
             continue
         node = next((host(metric[label]) for label in labels if metric.get(label)), "")
         node = node if nodes is None else nodes.get(node, "")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
+from relight.prometheus.queries import DEFAULTS
 from sensor.metrics import Metrics
 from sensor.node.metrics import NodeMetrics
 
@@ -40,6 +41,16 @@ def test_every_alert_is_about_a_metric_that_is_served() -> None:
     used = set(re.findall(r"\b(?:relight|temporal)_\w+", _expressions()))
     assert used
     assert used <= names
+
+
+def test_every_query_and_every_metric_of_the_sensor_is_explained() -> None:
+    reference = (DEPLOY.parents[1] / "docs" / "reference.md").read_text()
+    sensor = Metrics()
+    sensor.show_prometheus(up=True)
+    served = re.findall(r"^# TYPE (\S+)", generate_latest(sensor.registry).decode(), re.MULTILINE)
+    named = {name for name in served if not name.endswith("_created")}
+    assert len(named) > 10
+    assert [name for name in sorted(named | set(DEFAULTS)) if f"`{name}`" not in reference] == []
 
 
 def _expressions() -> str:

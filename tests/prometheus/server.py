@@ -28,8 +28,8 @@ JOB = """  - job_name: {node}
 class Prometheus:
     """A Prometheus server of its own, on a free port."""
 
-    def __init__(self, root: Path, exporters: Exporters, interval: str = "1s") -> None:
-        self.root, self.exporters = root, exporters
+    def __init__(self, root: Path, exporters: Exporters, interval: str = "1s", timeout: float = 30) -> None:
+        self.root, self.exporters, self.timeout = root, exporters, timeout
         root.mkdir(parents=True, exist_ok=True)
         jobs = "".join(JOB.format(node=node, port=exporters.port) for node in exporters.nodes)
         (root / "prometheus.yml").write_text(CONFIG.format(interval=interval, jobs=jobs))
@@ -51,7 +51,7 @@ class Prometheus:
                 stdout=log,
                 stderr=log,
             )
-        end = time.monotonic() + 30
+        end = time.monotonic() + self.timeout
         while True:
             try:
                 if self._scraped():

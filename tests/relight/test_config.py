@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relight.config import (
+    TOKEN_VARIABLE,
     ConfigError,
     Settings,
     effective,
@@ -186,6 +187,12 @@ def test_variables_that_name_no_setting_are_found(monkeypatch: pytest.MonkeyPatc
     ):  # fmt: skip
         monkeypatch.setenv(name, "1")
     assert unknown_variables() == ("RELIGHT_MODUS", "RELIGHT_SENSOR__LOGPOLL")
+
+
+def test_the_token_is_no_setting_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "sesame")
+    assert unknown_variables() == ()
+    assert "sesame" not in repr(effective(load_settings()))
 
 
 @pytest.mark.parametrize(

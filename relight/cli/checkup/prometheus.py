@@ -2,7 +2,8 @@
 
 from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import ExitCode
-from relight.prometheus.machines import TOKEN_VARIABLE, Machines
+from relight.config import TOKEN_VARIABLE
+from relight.prometheus.machines import Machines
 
 _ASKED = "age"
 """The query that tells which GPUs are exported at all."""

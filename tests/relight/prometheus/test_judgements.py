@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relight.config import PrometheusSettings
+from relight.contracts import Cause
 from relight.prometheus import faults, hang
 from relight.prometheus.queries import DEFAULTS, fill
 from relight.prometheus.reading import Reading, Value, host, read_vector
@@ -27,7 +28,13 @@ def reading(problem: str = "", **answers: dict[tuple[str, str], float]) -> Readi
 
 
 def gpus(
-    least: float, most: float, power: float, before: float | None = 600.0, age: float = 5.0, **more: Any
+    least: float,
+    most: float,
+    power: float,
+    before: float | None = 600.0,
+    age: float = 5.0,
+    seen_for: float = 110.0,
+    **more: Any,
 ) -> dict[str, Any]:
     found = {
         "age": dict.fromkeys(GPUS, age),
@@ -35,6 +42,7 @@ def gpus(
         "utilisation_most": dict.fromkeys(GPUS, most),
         "power": dict.fromkeys(GPUS, power),
     }
+    found["seen_for"] = dict.fromkeys(GPUS, seen_for)
     if before is not None:
         found["power_before"] = dict.fromkeys(GPUS, before)
     return found | more
@@ -67,6 +75,9 @@ TRAINS = gpus(80, 100, 590)
         (PINNED | io(300e6, usual=200e6), LONG, "confirms", "full utilisation"),
         (PINNED, timedelta(seconds=10), "unknown", "too short"),
         (gpus(100, 100, 300, age=300), LONG, "unknown", "0 of 2 nodes"),
+        (gpus(100, 100, 300, seen_for=20), LONG, "unknown", "span 20 s, and 30 s are needed"),
+        (gpus(0, 0, 90, seen_for=20), LONG, "unknown", "span 20 s"),
+        (PINNED | {"seen_for": {}}, LONG, "unknown", "span 0 s"),
         (gpus(100, 100, 300, before=None), LONG, "unknown", "0 wait, 0 are idle and 0 compute"),
         (PINNED | {"power": part(PINNED["power"], 0.7, 600)}, LONG, "unknown", "11 wait"),
         ({}, LONG, "unknown", "0 of 2 nodes"),
@@ -108,6 +119,21 @@ def test_faults_of_gpus() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shown", "suspected", "confirmed"),
+    [
+        ("ecc", Cause.GPU_MEMORY_ECC, True),
+        ("ecc", Cause.GPU_FALLEN_OFF_BUS, True),
+        ("nvlink", Cause.NVLINK, True),
+        ("nvlink", Cause.GPU_MEMORY_ECC, False),
+    ],
+)
+def test_what_a_fault_confirms(shown: str, suspected: Cause, confirmed: bool) -> None:
+    told: dict[str, Any] = {shown: {("n1", "3"): 2.0}}
+    [fault] = faults.faults(reading(**told), NODES)
+    assert faults.speaks_for(fault, suspected) is confirmed
+
+
+@pytest.mark.parametrize(
     ("clock", "reasons", "peers", "told"),
     [
         (300, 0x40, 15, True),
@@ -129,6 +155,12 @@ def test_a_throttled_gpu_is_judged_against_its_peers(
 def test_every_query_can_be_filled(name: str) -> None:
     query = fill(DEFAULTS[name], window=60, before=1800, match='{Hostname=~"n1"}')
     assert "$" not in query
+
+
+def test_what_is_normal_ended_when_the_silence_began() -> None:
+    query = fill(DEFAULTS["power_before"], window=600, before=1800, ago=3600)
+    assert query == "quantile_over_time(0.5, DCGM_FI_DEV_POWER_USAGE[1800s] offset 3600s)"
+    assert "[600s:30s]" in fill(DEFAULTS["seen_for"], window=600, before=1800)
 
 
 def test_a_query_that_names_something_else_is_refused() -> None:
@@ -157,6 +189,10 @@ JSON = st.recursive(
 def test_an_answer_of_any_shape_is_read_or_left_out(answer: list[Any]) -> None:
     for value in read_vector(answer, ["Hostname"], None):
         assert value.node
+
+
+def test_a_series_without_labels_is_left_out() -> None:
+    assert read_vector([{"metric": None, "value": [1, "7"]}], ["Hostname"], None) == ()
 
 
 def test_what_is_no_number_is_unknown() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,7 +35,9 @@ class Site:
         """What the GPUs say, once that is as wanted."""
         return await self._until(lambda r: hang.judge(r, JOB, window, self.settings), wanted, window)
 
-    async def _until(self, judge, wanted: str, window: timedelta) -> hang.Sign:
+    async def _until(
+        self, judge: Callable[[Reading], hang.Sign], wanted: str, window: timedelta
+    ) -> hang.Sign:
         end = time.monotonic() + 30
         while True:
             sign = judge(await self.read(hang.QUERIES, window))
@@ -84,6 +86,22 @@ async def test_a_hang_a_save_and_training(site: Site) -> None:
     assert "does not tell" in sign.text
 
 
+async def test_a_hang_does_not_become_normal_by_lasting(site: Site) -> None:
+    """What is normal is told by the time before the silence, however long the silence lasts."""
+    await asyncio.sleep(2 * WINDOW.total_seconds())
+    began = time.monotonic()
+    site.exporters.set("DCGM_FI_DEV_POWER_USAGE", 290.0, JOB)
+    site.exporters.set("DCGM_FI_DEV_GPU_UTIL", 100.0, JOB)
+    await asyncio.sleep(2 * WINDOW.total_seconds() + 2)
+    silence = timedelta(seconds=time.monotonic() - began)
+    ask = Machines(site.settings)
+    reading = await ask.read(hang.QUERIES, JOB, window=WINDOW, before=WINDOW, ago=silence)
+    sign = hang.judge(reading, JOB, silence, site.settings)
+    assert sign.verdict == "confirms", sign
+    wrong = await ask.read(hang.QUERIES, JOB, window=WINDOW, before=WINDOW)
+    assert hang.judge(wrong, JOB, silence, site.settings).verdict == "refutes", "so it would be without `ago`"
+
+
 async def _save(site: Site) -> None:
     while True:
         site.exporters.write("node01", 100e6)
@@ -114,7 +132,7 @@ async def test_faults_show_when_they_are_new(site: Site) -> None:
     site.exporters.set("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", 64.0, ["node01"], gpu=2)
     site.exporters.set("DCGM_FI_DEV_SM_CLOCK", 210.0, ["node01"], gpu=2)
     end = time.monotonic() + 20
-    while not (slow := faults.throttled(await site.read(faults.QUERIES), JOB)):
+    while not (slow := faults.throttled(await site.read(faults.QUERIES + faults.CLOCKS), JOB)):
         assert time.monotonic() < end
         await asyncio.sleep(0.3)
     assert [(f.node, f.gpu) for f in slow] == [("node01", "2")]
