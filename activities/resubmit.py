@@ -24,6 +24,7 @@ from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import LogMark, ResubmitInput, ResubmitResult
 from relight.policy.attempts import Relation
+from relight.policy.holds import hold_deadline
 from relight.scheduler.port import InvalidRequest, NoSuchJob, SchedulerUnreachable
 
 log = structlog.get_logger("activities")
@@ -154,7 +155,9 @@ async def _submit_anew(context: Context, given: ResubmitInput, *, hold: bool = F
     request = request.model_copy(
         update={
             "excluded_nodes": excluded,
-            "comment": tagged(request.comment, given.recovery_id, why),
+            "comment": tagged(
+                request.comment, given.recovery_id, why, hold_deadline(given.job.policy, now())
+            ),
             "environment": {**request.environment, **given.environment},
             "hold": hold,
         }
