@@ -32,8 +32,8 @@ def test_only_what_relight_holds_is_released(slurm_cluster: SlurmCluster, tmp_pa
     def is_in(job: str, state: str) -> Callable[[], bool]:
         return lambda: slurm_cluster.job(job)["JobState"] == state
 
-    jobs = [str(slurm_cluster.sbatch("#!/bin/bash\nsleep 300\n", "--requeue")) for _ in range(3)]
-    ours, by_user, for_person = jobs
+    jobs = [str(slurm_cluster.sbatch("#!/bin/bash\nsleep 300\n", "--requeue")) for _ in range(4)]
+    ours, by_user, for_person, on_top = jobs
     for job in jobs:
         Lab.until(f"job {job} runs", is_in(job, "RUNNING"))
         slurm_cluster.run("scontrol", "requeuehold", job)
@@ -42,17 +42,18 @@ def test_only_what_relight_holds_is_released(slurm_cluster: SlurmCluster, tmp_pa
         slurm_cluster.run("scontrol", "update", f"JobId={job}", f"Comment={mark}")
     slurm_cluster.run("scontrol", "release", by_user)
     slurm_cluster.run("scontrol", "hold", by_user)
+    slurm_cluster.run("scontrol", "hold", on_top)  # while relight holds it
 
     code, holds = relight()
     assert code == 8
     assert {job: hold["releasable"] for job, hold in holds.items()} == {
-        ours: True, by_user: False, for_person: False
+        ours: True, by_user: False, for_person: False, on_top: False
     }  # fmt: skip
     code, holds = relight("--act")
-    assert code == 8  # the two others are still held
+    assert code == 8  # the others are still held
     assert {job: hold["released"] for job, hold in holds.items()} == {
-        ours: True, by_user: False, for_person: False
+        ours: True, by_user: False, for_person: False, on_top: False
     }  # fmt: skip
     Lab.until("it runs", is_in(ours, "RUNNING"))
     assert slurm_cluster.job(by_user)["JobState"] == slurm_cluster.job(for_person)["JobState"] == "PENDING"
-    assert relight("--act")[1].keys() == {by_user, for_person}
+    assert relight("--act")[1].keys() == {by_user, for_person, on_top}
