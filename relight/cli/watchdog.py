@@ -29,8 +29,8 @@ def watchdog(
 
     Needs the scheduler only: neither Temporal nor a worker. Run it by a timer (deploy/systemd). The setting
     watchdog.mode is off, report (default) or act. A job is released only if relight itself requeued and held
-    it on its way to a restart; never one that waits for a person, or that somebody else holds. Exit status 8:
-    a job is overdue and still held.
+    it on its way to a restart; never one that waits for a person, or whose reason is that somebody holds it.
+    Exit status 8: a job is overdue and still held.
     """
     settings = invocation(ctx).settings
     mode = "act" if act else settings.watchdog.mode
