@@ -7,7 +7,8 @@ VENV ?= .venv
 ARGS ?=
 bin := $(VENV)/bin
 
-# The CPU builds of PyTorch: the usual index has those for GPUs, of several gigabytes.
+# The CPU builds of PyTorch. The usual index has those for GPUs: they need gigabytes of CUDA, and cannot be imported
+# without it (seen with 2.13.0). Elsewhere than on this index, pip looks as it is configured (PIP_FIND_LINKS).
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 
@@ -108,8 +109,11 @@ $(VENV)/.developing: $(VENV)/.installed
 $(checkpoints)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(checkpoints)
 	$(checkpoints)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(checkpoints)/bin/python -m pip install --quiet --no-deps --extra-index-url $(TORCH_INDEX) \
-		"$$(sed -n 's/.*"\(torch==[0-9.]*\).*/\1/p' pyproject.toml)"
+	@torch="$$(sed -n 's/.*"\(torch==[0-9.]*\)".*/\1/p' pyproject.toml)+cpu"; set -x; \
+	$(checkpoints)/bin/python -m pip install --quiet --retries 2 --no-deps --extra-index-url $(TORCH_INDEX) \
+		"$$torch" || { set +x; echo "no $$torch, on which the checkpoint tests depend: neither" \
+		"$(TORCH_INDEX) nor pip's own places have it for this Python; name another index with" \
+		"make TORCH_INDEX=URL, or a directory with the wheel with PIP_FIND_LINKS=DIR" >&2; exit 1; }
 	$(checkpoints)/bin/python -m pip install --quiet --editable . --group checkpoint-tests
 	@touch $@
 

@@ -1,6 +1,7 @@
 """Takes a job's old attempt off its nodes: back into the queue, held, or cancelled where that cannot be."""
 
 import asyncio
+from datetime import datetime
 
 import structlog
 
@@ -21,6 +22,7 @@ from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import DrainInput, DrainResult
 from relight.policy.attempts import Relation
+from relight.policy.holds import hold_deadline
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
@@ -87,7 +89,7 @@ async def _requeued_now(context: Context, given: DrainInput, how: str) -> DrainR
     """The scheduler took our command: waits until it shows the new attempt, and marks the job."""
     accepted = now()
     info = await _settled(context, given)
-    await mark(context, info, given.recovery_id, given.reason)
+    await mark_held(context, info, given)
     return DrainResult(
         how="requeue-held",
         accepted_at=accepted,
@@ -136,7 +138,7 @@ async def _requeued_already(context: Context, given: DrainInput, info: JobInfo) 
     ours = given.tries > 0 or given.recovery_id in info.comment
     waiting = info.state in WAITING
     if ours and waiting and info.held:
-        await mark(context, info, given.recovery_id, given.reason)
+        await mark_held(context, info, given)
         text = f"an earlier try requeued and held job {info.job_id}"
         return DrainResult(how="already requeue-held", attempt=attempt, summary=text)
     if not given.adopt or info.held or info.state.is_over:
@@ -155,7 +157,7 @@ async def _requeued_already(context: Context, given: DrainInput, info: JobInfo) 
         return _runs_again(given, info, await _undo_hold(context, info))
     if refusal is not None:
         raise refusal
-    await mark(context, info, given.recovery_id, given.reason)
+    await mark_held(context, info, given)
     return DrainResult(
         how="adopted",
         accepted_at=accepted,
@@ -210,9 +212,23 @@ def _changed(given: DrainInput, info: JobInfo) -> Exception:
     )
 
 
-async def mark(context: Context, info: JobInfo, recovery_id: str, held: str = "") -> bool:
+async def mark_held(context: Context, info: JobInfo, given: DrainInput) -> bool:
+    """Says in the job's comment why it is held, and until when at the latest."""
+    until = hold_deadline(given.job.policy, now())
+    return await mark(context, info, given.recovery_id, given.reason, until)
+
+
+async def mark(
+    context: Context,
+    info: JobInfo,
+    recovery_id: str,
+    held: str = "",
+    until: datetime | None = None,
+    *,
+    person: bool = False,
+) -> bool:
     """Puts relight's mark into the job's comment. It helps people, no more: a failure is only logged."""
-    comment = tagged(info.comment, recovery_id, held)
+    comment = tagged(info.comment, recovery_id, held, until, person=person)
     if comment == info.comment:
         return True
     try:

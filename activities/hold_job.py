@@ -5,6 +5,7 @@ from activities.common import (
     attempt_changed,
     heartbeats,
     in_words,
+    now,
     read_job,
     relate,
     scheduler_errors,
@@ -40,6 +41,7 @@ async def hold_job(context: Context, given: HoldInput) -> str:
             if not info.held:
                 await context.scheduler.hold(info.job_id)
                 info = await read_job(context.scheduler, info.job_id)
-            told = await mark(context, info, given.recovery_id, given.reason)
+            until = now() + given.job.policy.approval_deadline
+            told = await mark(context, info, given.recovery_id, given.reason, until, person=True)
     where = "" if told else "; its comment could not be set"
     return f"job {info.job_id} is held ({given.reason}){where}. Start it with: scontrol release {info.job_id}"

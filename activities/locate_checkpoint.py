@@ -16,7 +16,7 @@ from relight.contracts import TrainingJob
 from relight.contracts.outcome import CheckpointRef
 from relight.contracts.policy import Steer
 from relight.contracts.steps import LocateInput, LocateResult, RejectedCheckpoint
-from relight.policy.steering import POINTER_FILES
+from relight.policy.steering import POINTER_FILES, cannot_pass
 
 UNREADABLE = "CheckpointsUnreadable"
 BUDGET = timedelta(seconds=40)
@@ -96,6 +96,8 @@ def _cannot_steer(job: TrainingJob, report: Report, own: OwnChoice) -> str:
     directory, way = job.checkpoint_dir or "", job.policy.steer
     if way is Steer.LEAVE:
         return ""
+    if way is Steer.ENVIRONMENT:
+        return cannot_pass(job)
     if "://" in directory:
         return "the checkpoints are not in a file system, where relight can lead it"
     if way is Steer.POINTER and report.layout not in POINTER_FILES:

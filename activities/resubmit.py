@@ -24,6 +24,7 @@ from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import LogMark, ResubmitInput, ResubmitResult
 from relight.policy.attempts import Relation
+from relight.policy.holds import hold_deadline
 from relight.scheduler.port import InvalidRequest, NoSuchJob, SchedulerUnreachable
 
 log = structlog.get_logger("activities")
@@ -45,6 +46,8 @@ async def resubmit(context: Context, given: ResubmitInput) -> ResubmitResult:
         with scheduler_errors():
             if given.how == "resubmit":
                 return await _submit(context, given)
+            if given.environment:
+                return await _replace(context, given)
             return await _release(context, given)
 
 
@@ -101,15 +104,62 @@ async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
     marks = await _marks(context, given, old)
     if found := await _find_submitted(context, given):
         return _result(given, found, marks, f"an earlier try submitted job {found.job_id}")
+    info, without = await _submit_anew(context, given)
+    accepted = now()
+    text = f"job {old_id} is submitted anew as job {info.job_id}{without}"
+    return _result(given, info, marks, text).model_copy(update={"accepted_at": accepted})
 
+
+async def _replace(context: Context, given: ResubmitInput) -> ResubmitResult:
+    """Submits the held job anew, with variables that the held one cannot get any more, and cancels that one.
+
+    The new job is held until the old one is gone: whatever fails or is lost in between, the two never run at
+    the same time, and one of them is in the queue.
+    """
+    try:
+        old = await read_job(context.scheduler, given.attempt.job_id)
+    except NoSuchJob:
+        if given.tries == 0:
+            raise
+        old = None  # an earlier try cancelled it, and the scheduler has forgotten it since
+    if old is not None and relate(old, given.attempt) is not Relation.SAME:
+        raise _changed(given, old)
+    marks = await _marks(context, given, old)
+    new, without = await _find_submitted(context, given), ""
+    if old is not None and not old.state.is_over:
+        if not (old.held and old.state in (JobState.PENDING, JobState.COMPLETING)):
+            if new is not None and new.held:
+                await context.scheduler.cancel(new.job_id)
+            raise _changed(given, old)
+        if new is None:
+            new, without = await _submit_anew(context, given, hold=True)
+        await context.scheduler.cancel(old.job_id)
+    elif new is None:
+        raise attempt_changed(f"job {given.attempt.job_id} was cancelled by somebody else")
+    if new.held:
+        await mark(context, new, given.recovery_id)
+        await context.scheduler.release(new.job_id)
+    accepted = now()
+    new = await read_job(context.scheduler, new.job_id)
+    told = ", ".join(f"{name}={value}" for name, value in given.environment.items())
+    text = f"job {given.attempt.job_id} is submitted anew as job {new.job_id} with {told}{without}"
+    return _result(given, new, marks, text).model_copy(update={"accepted_at": accepted})
+
+
+async def _submit_anew(context: Context, given: ResubmitInput, *, hold: bool = False) -> tuple[JobInfo, str]:
+    """Submits the job's script again, with this recovery's mark; and says which nodes it keeps off."""
     request = await how_to_submit(context, given.failed_attempt)
     lost = await _lost_nodes(context, given)
     excluded = tuple(sorted({*request.excluded_nodes, *given.excluded_nodes, *lost}))
+    why = f"starts in place of job {given.failed_attempt.job_id} once that is cancelled" if hold else ""
     request = request.model_copy(
         update={
             "excluded_nodes": excluded,
-            "comment": tagged(request.comment, given.recovery_id),
-            "hold": False,
+            "comment": tagged(
+                request.comment, given.recovery_id, why, hold_deadline(given.job.policy, now())
+            ),
+            "environment": {**request.environment, **given.environment},
+            "hold": hold,
         }
     )
     try:
@@ -120,9 +170,7 @@ async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
         if found is None:
             raise
         info = found
-    accepted = now()
-    text = f"job {old_id} is submitted anew as job {info.job_id}{_without(excluded, lost)}"
-    return _result(given, info, marks, text).model_copy(update={"accepted_at": accepted})
+    return info, _without(excluded, lost)
 
 
 async def _find_submitted(context: Context, given: ResubmitInput) -> JobInfo | None:

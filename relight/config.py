@@ -240,6 +240,13 @@ class ArchiveSettings(_Section):
         return url
 
 
+class WatchdogSettings(_Section):
+    """`relight watchdog`, which looks after held jobs when relight itself is gone."""
+
+    mode: Literal["off", "report", "act"] = "report"
+    """What it does about jobs that relight held longer than it said: nothing, tell, or release them too."""
+
+
 class LocalSettings(_Section):
     """The `local` scheduler."""
 
@@ -282,6 +289,8 @@ class Settings(BaseSettings):
     local: LocalSettings = LocalSettings()
     encryption: EncryptionSettings = EncryptionSettings()
     notify: NotifySettings = NotifySettings()
+
+    watchdog: WatchdogSettings = WatchdogSettings()
 
     @field_validator("state_dir")
     @classmethod

@@ -1,7 +1,7 @@
 """Jobs that ask to be watched, by JSON in their comment.
 
 `{"relight": {"policy": NAME, "checkpoints": DIR, "logs": GLOB or [GLOB, ...], "mode": "observe",
-"run": NAME}}`, every key optional, or the form of NVIDIA's Autonomous Job Recovery,
+"run": NAME, "resume_variable": NAME}}`, every key optional, or the form of NVIDIA's Autonomous Job Recovery,
 `{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": N}}`.
 
 The job's user writes it, so it can ask for less than the settings allow, never for more.
@@ -12,6 +12,7 @@ from typing import Any
 
 from relight.config import Settings
 from relight.contracts import JobInfo, Mode, Policy, TrainingJob
+from relight.contracts.policy import variable_name
 from relight.policy.choose import Chosen, JobFacts, NotAllowed, choose
 from relight.policy.file import PolicyFile
 from relight.scheduler.port import log_files
@@ -62,11 +63,17 @@ def _ours(
         raise BadRequest("a glob of 'logs' is not a text")
     checkpoints = _text(asked, "checkpoints")
     chosen = _choose(info, policies, _mode(_text(asked, "mode"), settings), _text(asked, "policy"))
+    policy = chosen.policy
+    if variable := _text(asked, "resume_variable"):
+        try:
+            policy = policy.model_copy(update={"resume_variable": variable_name(variable)})
+        except ValueError as e:
+            raise BadRequest(f"'resume_variable': {e}") from e
     return _job(
         info,
         cluster,
         run=_text(asked, "run"),
-        policy=chosen.policy,
+        policy=policy,
         mode=chosen.mode,
         logs=[_absolute(p, info) for p in logs],
         checkpoints=_absolute(checkpoints, info) if checkpoints else None,

@@ -60,7 +60,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.notices import plan_waits, recovery_ended
     from relight.policy.plan import make_plan, names, nodes_to_exclude
     from relight.policy.resume_proof import then
-    from relight.policy.steering import STEP
+    from relight.policy.steering import STEP, environment
     from workflows import aftermath, runbook
     from workflows.approval import Approval
     from workflows.archiving import archive
@@ -425,6 +425,7 @@ class RecoveryWorkflow:
                 failed_attempt=self._failed,
                 how=drained.how,
                 excluded_nodes=self._excluded,
+                environment=environment(self._job, self._checkpoint),
                 recovery_id=workflow.info().workflow_id,
                 tries=tries,
             )
@@ -433,6 +434,8 @@ class RecoveryWorkflow:
             except StepFailed as failed:
                 await self._after_failure(failed, tries + 1, began, Outcome.HELD)
                 continue
+            if message.environment:  # the held attempt was cancelled for it, and its end means nothing
+                self._drained = drained.model_copy(update={"how": "resubmit"})
             self._note(f"resubmit: {self._resubmitted.summary or self._resubmitted.attempt.label}")
             return
 

@@ -21,6 +21,8 @@ class ExitCode(IntEnum):
     """Refused, by a permission, by the state of things, or by the person asked."""
     NOT_READY = 7
     """Temporal answers, but no worker does, or the namespace is not set up for relight."""
+    OVERDUE = 8
+    """A job is held for longer than relight said, and was not released."""
     INTERRUPTED = 130
 
 

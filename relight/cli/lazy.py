@@ -41,6 +41,7 @@ LAZY: Mapping[str, Lazy] = {
     "audit": Lazy("relight.cli.audit", "app", "Evidence"),
     "quality": Lazy("relight.cli.quality", "quality", "Evidence"),
     "doctor": Lazy("relight.cli.doctor", "doctor", "Services"),
+    "watchdog": Lazy("relight.cli.watchdog", "watchdog", "Services"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),

@@ -261,3 +261,21 @@ class DoctorView(Model):
     """Up to the first broken one: later ones rely on it."""
     broken: str = ""
     """The first broken stage; empty: none."""
+
+
+class OverdueHold(Model):
+    """One element of `relight watchdog --json`: a job that relight held for longer than it said."""
+
+    job_id: str
+    user: str
+    recovery_id: str
+    held: str
+    """Why it was held, as the job's comment says."""
+    until: UtcDatetime | None = None
+    """The deadline in the comment; None: there is none."""
+    why: str
+    """Why it is overdue, and why it is only reported where it is."""
+    releasable: bool
+    """Relight itself requeued and held it, and nobody else since."""
+    released: bool = False
+    """It was released just now."""

@@ -23,9 +23,10 @@ from relight.cli.watched import (
     worker_polls,
 )
 from relight.config import Settings
-from relight.contracts import JobInfo, Mode, TrainingJob
+from relight.contracts import JobInfo, Mode, Policy, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, guard_id, monitor_id, search_attributes
 from relight.contracts.messages import ModeChange, MonitorInput, MonitorStatus, Note
+from relight.contracts.policy import Steer, variable_name
 from relight.policies import Policies
 from relight.policy.choose import JobFacts, caps_of, check_allowed, choose
 from relight.scheduler.port import log_files
@@ -65,6 +66,15 @@ def watch(
         str | None,
         typer.Option("--run", metavar="NAME", help="Name of the training run.", show_default="job's"),
     ] = None,
+    resume_variable: Annotated[
+        str | None,
+        typer.Option(
+            "--resume-variable",
+            metavar="NAME",
+            help="The environment variable in which the job expects the path of the checkpoint to load "
+            '(for policies with steer = "environment").',
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option(help="Wait for a sensor's first word about the job.")] = True,
 ) -> None:
     """Watch a training job: its failures are detected, and recovered as far as the mode allows."""
@@ -73,8 +83,9 @@ def watch(
     async def work() -> None:
         client = await invocation(ctx).client()
         wanted = await read_job(
-            settings, job, checkpoints=checkpoints, logs=tuple(logs or ()), policy=policy, mode=mode, run=run
-        )
+            settings, job, checkpoints=checkpoints, logs=tuple(logs or ()), policy=policy, mode=mode, run=run,
+            resume_variable=resume_variable,
+        )  # fmt: skip
         monitor = await _watched_already(client, wanted)
         if monitor is None:
             try:
@@ -83,7 +94,12 @@ def watch(
                 monitor = await find_monitor(client, monitor_id(wanted.attempt))
         if monitor is not None:
             await _adjust(
-                client, settings, monitor, wanted, mode, keeps=not any((checkpoints, logs, policy, run))
+                client,
+                settings,
+                monitor,
+                wanted,
+                mode,
+                keeps=not any((checkpoints, logs, policy, run, resume_variable)),
             )
             return
         say(f"watching job {job} ({wanted.run}) in {wanted.mode.value} mode: {monitor_id(wanted.attempt)}")
@@ -142,11 +158,13 @@ async def read_job(
     policy: str | None = None,
     mode: Mode | None = None,
     run: str | None = None,
+    resume_variable: str | None = None,
 ) -> TrainingJob:
     """Reads a job from the scheduler, as relight will watch it.
 
     Raises:
-        CommandError: the job has ended in a way that relight does not recover from.
+        CommandError: the job has ended in a way that relight does not recover from, or `resume_variable` is
+            no name for one.
         SchedulerError: as its subclasses say.
         ConfigError: the policy file cannot be used.
         NotAllowed: the policy cannot be had.
@@ -179,7 +197,7 @@ async def read_job(
         tasks_per_node=_tasks_per_node(info),
         log_paths=_absolute_logs(info, logs),
         checkpoint_dir=str(checkpoints.expanduser().absolute()) if checkpoints else None,
-        policy=chosen.policy,
+        policy=_declaring(chosen.policy, resume_variable),
         mode=chosen.mode,
     )
 
@@ -306,6 +324,21 @@ async def _running(client: Client, target: str, settings: Settings) -> Monitor:
     if not monitor.running:
         raise CommandError(f"{monitor.id} watches no more: it has ended", ExitCode.REFUSED)
     return monitor
+
+
+def _declaring(policy: Policy, variable: str | None) -> Policy:
+    """The policy of a job that declares its variable."""
+    if variable is None:
+        return policy
+    try:
+        declared = policy.model_copy(update={"resume_variable": variable_name(variable)})
+    except ValueError as e:
+        raise CommandError(f"--resume-variable: {e}", ExitCode.USAGE) from e
+    if policy.steer is not Steer.ENVIRONMENT:
+        complain(
+            f'the policy {policy.name} does not use it: it has steer = "{policy.steer.value}"', "warning"
+        )
+    return declared
 
 
 def _tasks_per_node(info: JobInfo) -> int | None:

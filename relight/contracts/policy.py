@@ -45,6 +45,42 @@ class Steer(StrEnum):
     """By the framework's pointer file; its old content stays beside it."""
     MOVE_ASIDE = "move_aside"
     """By renaming the newer checkpoints that cannot be used; nothing is deleted."""
+    ENVIRONMENT = "environment"
+    """By `resume_variable`, with the checkpoint's path, in every restart: the job is submitted anew for it,
+    since a scheduler does not change the environment of a job that it knows already."""
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_TAKEN = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "IFS", "ENV", "PWD", "TMPDIR", "CDPATH"}
+)
+_TAKEN_BEGINNINGS = (
+    "LD_",
+    "DYLD_",
+    "LC_",
+    "BASH",
+    "PYTHON",
+    "PERL",
+    "SLURM",
+    "SBATCH_",
+    "SRUN_",
+    "PMI",
+    "OMPI_",
+)
+"""Names that decide what runs: those of the loader, the shell, interpreters, the scheduler and launchers."""
+
+
+def variable_name(text: str) -> str:
+    """The text, if it may name the variable in which a job is told its checkpoint.
+
+    Raises:
+        ValueError: it is no name of an environment variable, or one that already means something else.
+    """
+    if not _VARIABLE.fullmatch(text):
+        raise ValueError(f"{text[:80]!r} is no name of an environment variable")
+    if text.upper() in _TAKEN or text.upper().startswith(_TAKEN_BEGINNINGS):
+        raise ValueError(f"{text} already decides what a job runs; choose a name such as RESUME_FROM")
+    return text
 
 
 class Then(StrEnum):
@@ -159,6 +195,9 @@ class Policy(Model):
     """How the run arranges its checkpoints; None: recognised from the directory."""
     steer: Steer = Steer.LEAVE
     """How the job is led to the newest usable checkpoint, when it would load another one by itself."""
+    resume_variable: str = ""
+    """The environment variable in which the job expects the path of the checkpoint to load; for
+    `steer = "environment"`. Empty: the job declared none."""
     on_from_scratch: Then = Then.REPORT
     """When the new attempt starts from scratch, although there was a checkpoint."""
     on_older_checkpoint: Then = Then.ACCEPT
@@ -183,6 +222,11 @@ class Policy(Model):
             if "step" not in groups or len(pattern) > 500:
                 raise ValueError(f"{pattern[:80]!r} needs a group (?P<step>\\d+) and at most 500 characters")
         return value
+
+    @field_validator("resume_variable")
+    @classmethod
+    def _is_free(cls, value: str) -> str:
+        return variable_name(value) if value else value
 
     @model_validator(mode="after")
     def _two_people_are_not_silence(self) -> "Policy":

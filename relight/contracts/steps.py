@@ -4,6 +4,8 @@ Every input names the attempt that the step expects to find. A mutating step tha
 nothing and says so with the error type `AttemptChanged`.
 """
 
+from collections.abc import Mapping
+
 from pydantic import model_validator
 
 from relight.contracts.anomaly import Anomaly, Diagnosis, Evidence, Progress
@@ -191,6 +193,8 @@ class ResubmitInput(Model):
     failed_attempt: Attempt
     how: str
     excluded_nodes: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    """Variables that the next attempt needs: the job is submitted anew with them, also where it is held."""
     recovery_id: str
     tries: int = 0
 

@@ -9,6 +9,8 @@ over TCP and sends the mean back, so a rank that dies or stops takes the others 
 Rank 0 writes the step lines (Megatron's format) and the checkpoints, and a new attempt goes on from the
 newest complete checkpoint.
 
+Where the environment variable `RESUME_FROM` is set, it names the checkpoint to go on from instead.
+
 Rank, size and node come from `SLURM_PROCID`, `SLURM_NTASKS` and `SLURMD_NODENAME`, or else from `RANK` and
 `WORLD_SIZE`.
 
@@ -464,9 +466,14 @@ def save(layout: MarkerLayout, step: int, weights: list[float]) -> None:
 
 
 def load(layout: MarkerLayout, faults: Faults) -> Message:
-    """The newest complete checkpoint, or the start."""
+    """The checkpoint that the environment names, else the newest complete one, or the start."""
     layout.directory.mkdir(exist_ok=True)
     steps = layout.complete()
+    if named := os.environ.get("RESUME_FROM"):
+        found = layout.pattern.fullmatch(Path(named).name)
+        if found is None:
+            raise SystemExit(f"RESUME_FROM={named} names no checkpoint of this layout")
+        steps = [int(found[1])]
     if steps and faults.due(steps[-1], only="ignore-checkpoints"):
         say("WARNING: checkpoints are ignored (injected fault), starting from step 0")
         steps = []

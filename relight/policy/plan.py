@@ -22,7 +22,7 @@ from relight.contracts.steps import ConfirmResult, LocateResult
 from relight.policy import signs
 from relight.policy.decision import Decision, decide
 from relight.policy.gates import approval_reasons
-from relight.policy.steering import steering_step, why_to_ask
+from relight.policy.steering import resubmit_step, steering_step, why_to_ask
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
@@ -239,7 +239,7 @@ def _restart_steps(
         PlanStep(name="wait_nodes_free", does="wait until no process of the old attempt is left"),
         PlanStep(name="locate_checkpoint", does=_resume_point(checkpoint, diagnosis)),
         *filter(None, [steering_step(job, checkpoint)]),
-        PlanStep(name="resubmit", does=f"let job {job.attempt.job_id} start again at once", mutates=True),
+        resubmit_step(job, checkpoint),
         PlanStep(name="verify_running", does="wait until it runs, on allowed nodes"),
         PlanStep(name="verify_resume", does=_proof(diagnosis)),
     ]

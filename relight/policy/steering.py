@@ -32,7 +32,7 @@ def steering_step(job: TrainingJob, checkpoint: LocateResult | None) -> PlanStep
     """The step that leads the job to `checkpoint.name`; None when it needs none, or is left alone."""
     if checkpoint is None or checkpoint.name is None or checkpoint.own is None:
         return None
-    if job.policy.steer is Steer.LEAVE or checkpoint.cannot_steer:
+    if job.policy.steer in (Steer.LEAVE, Steer.ENVIRONMENT) or checkpoint.cannot_steer:
         return None
     instead = f"the newest usable checkpoint (now {checkpoint.name}), and not {checkpoint.own}"
     file = POINTER_FILES.get(checkpoint.layout, "")
@@ -45,12 +45,50 @@ def steering_step(job: TrainingJob, checkpoint: LocateResult | None) -> PlanStep
     return PlanStep(name=STEP, does=does, mutates=True)
 
 
+def cannot_pass(job: TrainingJob) -> str:
+    """Why the job cannot be told its checkpoint by a variable; empty when it can."""
+    if not job.policy.resume_variable:
+        return "the job declared no variable for it (resume_variable)"
+    if not job.attempt.job_id.isdecimal():
+        return "a part of an array or heterogeneous job cannot be submitted anew, with another environment"
+    directory = job.checkpoint_dir or ""
+    if not directory.startswith("/") and "://" not in directory:
+        return f"{directory or 'no directory'} is no absolute path"
+    return ""
+
+
+def environment(job: TrainingJob, checkpoint: LocateResult | None) -> dict[str, str]:
+    """The variable that names the checkpoint to the next attempt; empty where the job is not led that way.
+
+    It is passed in every restart, and not only when the job would choose wrongly: an attempt that was once
+    submitted with the variable has it for good, and would load that old checkpoint after the next requeue.
+    """
+    if job.policy.steer is not Steer.ENVIRONMENT or cannot_pass(job):
+        return {}
+    if checkpoint is None or checkpoint.name is None:
+        return {}
+    return {job.policy.resume_variable: f"{(job.checkpoint_dir or '').rstrip('/')}/{checkpoint.name}"}
+
+
+def resubmit_step(job: TrainingJob, checkpoint: LocateResult | None) -> PlanStep:
+    """The step that lets the job start again, and with which variable."""
+    job_id = job.attempt.job_id
+    does = f"let job {job_id} start again at once"
+    for name, path in environment(job, checkpoint).items():
+        does = (
+            f"submit job {job_id} anew with {name} naming the newest usable checkpoint (now {path}) and else "
+            "only the environment of a login, for that of a queued job cannot be changed; cancel the held one"
+        )
+    return PlanStep(name="resubmit", does=does, mutates=True)
+
+
 def why_to_ask(job: TrainingJob, checkpoint: LocateResult | None) -> str:
     """Why a person must agree to a restart that may load the wrong checkpoint; empty when none must."""
     if checkpoint is None or checkpoint.name is None or checkpoint.own is None:
         return ""
-    if not checkpoint.own_problem or steering_step(job, checkpoint) is not None:
+    if not checkpoint.own_problem or steering_step(job, checkpoint) or environment(job, checkpoint):
         return ""
-    why = checkpoint.cannot_steer or "the policy leaves the choice to it"
+    cannot = cannot_pass(job) if job.policy.steer is Steer.ENVIRONMENT else checkpoint.cannot_steer
+    why = cannot or "the policy leaves the choice to it"
     own = f"{checkpoint.own}, which cannot be used ({checkpoint.own_problem})"
     return f"by itself the job would load {own}, and not {checkpoint.name}: {why}"

@@ -135,6 +135,7 @@ class Double:
             comment=request.comment,
             excluded_nodes=request.excluded_nodes,
             num_nodes=request.nodes,
+            held=request.hold,
         )
         self._end("submit")
         return job_id

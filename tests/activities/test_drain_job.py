@@ -1,10 +1,11 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from activities.drain_job import drain_job
 from activities.snapshot_job import snapshot_job
+from activities.tag import read_tag
 from relight.contracts import JobState
 from relight.contracts.steps import ATTEMPT_CHANGED, REFUSED, UNREACHABLE, DrainInput, PollInput
 from relight.scheduler.port import InvalidRequest, NotPermitted, NotSupported
@@ -41,7 +42,13 @@ async def test_running_and_failed_jobs_are_requeued_and_held(
     assert result.attempt.restart_count == 1
     assert result.accepted_at is not None
     assert double.commands == ["requeue_hold 42", "set_comment 42"]
-    assert double.known["42"].comment == f'mine relight-recovery={RECOVERY} relight-held="relight: crash"'
+    comment = double.known["42"].comment
+    assert comment.startswith(f'mine relight-recovery={RECOVERY} relight-held="relight: crash" ')
+    tag = read_tag(comment)
+    assert tag is not None
+    assert tag.until is not None
+    assert tag.until > datetime.now(UTC) + given().job.policy.approval_deadline
+    assert not tag.person
 
 
 @pytest.mark.parametrize(

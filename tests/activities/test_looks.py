@@ -142,6 +142,7 @@ async def test_hold(run: Runner, double: Double, held: bool) -> None:
     assert double.known["42"].held
     assert double.commands == [*([] if held else ["hold 42"]), "set_comment 42"]
     assert 'relight-held="no usable checkpoint"' in double.known["42"].comment
+    assert "relight-held-for=person" in double.known["42"].comment
     double.commands.clear()
     await run(hold_job, hold())
     assert double.commands == []

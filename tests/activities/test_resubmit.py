@@ -201,3 +201,82 @@ async def test_a_job_that_its_user_ended_is_not_submitted_anew(
 async def test_nothing_is_known_of_its_script(run: Runner, forgotten: Double) -> None:
     message = await run.fails(resubmit, given(how="resubmit", attempt=FIRST), REFUSED)
     assert "submit it by hand" in message
+
+
+# ---- with variables for the next attempt, which a held job cannot get any more ----------------------------
+
+PASSED = {"RESUME_FROM": "/ckpt/step-100"}
+
+
+async def test_a_held_job_is_replaced_to_pass_a_variable(run: Runner, double: Double) -> None:
+    result = await run(resubmit, given(environment=PASSED, excluded_nodes=("n2",)))
+    (new,) = double.submitted
+    assert [command.split()[0] for command in double.commands] == [
+        "submit",
+        "cancel",
+        "set_comment",
+        "release",
+    ]
+    assert double.commands[1] == "cancel 42"
+    assert double.commands[-1] == f"release {new}"
+    assert double.submitted[new].environment == PASSED
+    assert double.submitted[new].hold
+    assert double.submitted[new].excluded_nodes == ("n2",)
+    assert RECOVERY in double.known[new].comment
+    assert "held" not in double.known[new].comment
+    assert (result.attempt.job_id, result.attempt.restart_count) == (new, 0)
+    assert "RESUME_FROM=/ckpt/step-100" in result.summary
+    assert "n2" in result.summary
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("command", ["submit", "cancel", "release"])
+async def test_after_a_lost_answer_there_is_one_job_in_its_place(
+    run: Runner, double: Double, command: str, when: str
+) -> None:
+    double.lose[command] = when
+    if (command, when) == ("submit", "after"):  # it was found in the queue
+        await run(resubmit, given(environment=PASSED))
+    else:
+        await run.fails(resubmit, given(environment=PASSED), UNREACHABLE)
+    assert sum(not info.held and not info.state.is_over for info in double.known.values()) <= 1
+    double.lose.clear()
+    result = await run(resubmit, given(environment=PASSED, tries=1))
+    (new,) = double.submitted
+    assert result.attempt.job_id == new
+    assert not double.known[new].held
+    assert double.known["42"].state is JobState.CANCELLED
+    again = await run(resubmit, given(environment=PASSED, tries=2))
+    assert again.attempt == result.attempt
+    assert len(double.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"held": False}, {"held": False, "state": JobState.RUNNING}, {"state": JobState.CANCELLED},
+     {"restart_count": 2}],
+)  # fmt: skip
+async def test_a_job_that_somebody_moved_is_not_replaced(
+    run: Runner, double: Double, fields: dict[str, Any]
+) -> None:
+    double.set(**fields)
+    await run.fails(resubmit, given(environment=PASSED), ATTEMPT_CHANGED)
+    assert double.commands == []
+
+
+async def test_released_by_somebody_meanwhile_the_new_one_goes(run: Runner, double: Double) -> None:
+    double.lose["cancel"] = "before"
+    await run.fails(resubmit, given(environment=PASSED), UNREACHABLE)
+    double.lose.clear()
+    double.set(held=False, state=JobState.RUNNING)
+    await run.fails(resubmit, given(environment=PASSED, tries=1), ATTEMPT_CHANGED)
+    (new,) = double.submitted
+    assert double.known[new].state is JobState.CANCELLED
+    assert double.known["42"].state is JobState.RUNNING
+
+
+async def test_a_job_that_cannot_be_requeued_gets_the_variable_too(run: Runner, double: Double) -> None:
+    double.set(state=JobState.FAILED, held=False, restart_count=0, submit_time=T0)
+    fields = given(environment=PASSED, how="resubmit", attempt=FIRST)
+    result = await run(resubmit, fields)
+    assert double.submitted[result.attempt.job_id].environment == PASSED

@@ -1,8 +1,10 @@
 import json
+from datetime import UTC, datetime
 
 import pytest
 
-from activities.tag import MAX_COMMENT, tagged
+from activities.tag import MAX_COMMENT, read_tag, tagged
+from relight.policy.holds import Tag
 
 ID = "recover:lab:42:0:abcd"
 
@@ -61,3 +63,41 @@ def test_a_comment_stays_one_that_slurm_takes(comment: str) -> None:
 def test_the_reason_gives_way_before_the_users_text_does() -> None:
     comment = "x" * (MAX_COMMENT - len(f" relight-recovery={ID}"))
     assert tagged(comment, ID, "why it is held") == f"{comment} relight-recovery={ID}"
+
+
+# ---- why, until when, and for whom a job is held ---------------------------------------------------------
+
+UNTIL = datetime(2026, 12, 2, 16, 30, tzinfo=UTC)
+COMMENTS = ["", "my run", '{"team": "x"}', '{"relight": {"run": "r"}}', "[1]", 'a relight-held="x y" b']
+
+
+@pytest.mark.parametrize("comment", COMMENTS)
+@pytest.mark.parametrize("person", [False, True])
+def test_a_mark_can_be_read_back(comment: str, person: bool) -> None:
+    text = tagged(comment, ID, 'no "good" checkpoint', UNTIL, person=person)
+    tag = read_tag(text)
+    assert tag is not None
+    assert (tag.recovery_id, tag.until, tag.person) == (ID, UNTIL, person)
+    assert tag.held.replace("'", '"') == 'no "good" checkpoint'
+    released = read_tag(tagged(text, ID))
+    assert released == Tag(recovery_id=ID)
+    assert tagged(text, ID) == tagged(comment, ID)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["", "my run", "{}", '{"relight": {"run": "r"}}', '{"relight": true}', "relight-held=x", "{" * 2000,
+     'relight-recovery=r relight-held-until=soon', '{"relight-recovery": 3}',
+     '{"relight": {"recovery": "r", "held_until": [1]}}'],
+)  # fmt: skip
+def test_what_is_no_mark(comment: str) -> None:
+    assert read_tag(comment) is None
+
+
+def test_the_reason_gives_way_before_the_deadline_does() -> None:
+    mark = f" relight-recovery={ID} relight-held-until=2026-12-02T16:30:00Z"
+    text = tagged("x" * (MAX_COMMENT - len(mark)), ID, "why it is held", UNTIL)
+    assert text.endswith(mark)
+    tag = read_tag(text)
+    assert tag is not None
+    assert tag.until == UNTIL

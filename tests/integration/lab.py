@@ -54,6 +54,7 @@ POLICIES = {
     "test": "",
     "pointer": 'steer = "pointer"',
     "aside": 'steer = "move_aside"',
+    "variable": 'steer = "environment"\nresume_variable = "RESUME_FROM"',
     "strict": 'on_from_scratch = "hold"',
     "sure": "signs = 2",
     "bold": "signs_to_drain = 1",

@@ -79,6 +79,32 @@ async def test_in_act_mode_the_bad_one_is_moved_aside(lab: Lab) -> None:
     assert (aside / "model.json").exists()
 
 
+async def test_the_new_attempt_is_told_its_checkpoint_by_a_variable(lab: Lab) -> None:
+    echo = """sh -c 'echo "RESUME_FROM=$RESUME_FROM"; exec "$@"' sh"""
+    training = lab.train(policy="variable", wait_step=31, step_time=0.4, wrap=echo)
+    bad = await crash_with_a_cut_checkpoint(lab, training)
+    shown = await lab.recovery_in(training, "awaiting-approval")
+    assert shown.plan is not None
+    assert "steer_checkpoint" not in [step.name for step in shown.plan.steps]
+    (step,) = [step for step in shown.plan.steps if step.name == "resubmit"]
+    good = bad.with_name("step_00000020")
+    assert f"anew with RESUME_FROM naming the newest usable checkpoint (now {good})" in step.does
+    assert training.info()["JobState"] != "CANCELLED"
+
+    lab.cli("approve", training.job_id, "--yes")
+    outcome = await lab.outcome(training)
+    assert outcome.outcome is Outcome.RESUMED, outcome
+    assert (outcome.verdict, outcome.resumed_at_step) == ("resumed", 20)
+    assert outcome.new_attempt is not None
+    assert outcome.new_attempt.job_id != training.job_id
+    lines = training.log.read_text().splitlines()
+    assert lines.count("RESUME_FROM=") == 4  # the four ranks of the first attempt
+    assert lines.count(f"RESUME_FROM={good}") == 4
+    assert training.info()["JobState"] == "CANCELLED"
+    assert lab.slurm.job(outcome.new_attempt.job_id)["JobState"] == "RUNNING"
+    assert (bad / "model.json").exists()
+
+
 async def test_left_to_the_job_a_person_is_asked_even_in_act_mode(lab: Lab) -> None:
     training = lab.train(MEGATRON, mode="act", wait_step=31, step_time=0.4)
     await crash_with_a_cut_checkpoint(lab, training)

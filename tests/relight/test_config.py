@@ -137,7 +137,12 @@ def test_effective_settings_can_be_written_into_a_file_again(tmp_path: Path) -> 
         ("[policies.a]\nstep_patterns = ['(']", "no regular expression"),
         ("[policies.a]\nsettel = 1", "policy 'a' has no setting 'settel'; it may set: act, "),
         ('[policies.a]\nsettle = "x"', "settle = 'x' of policy 'a': not a duration"),
-        ('[policies.a]\nsteer = "push"', r"policies\.a\.steer .*'leave', 'pointer' or 'move_aside'"),
+        (
+            '[policies.a]\nsteer = "push"',
+            r"policies\.a\.steer .*'leave', 'pointer', 'move_aside' or 'environment'",
+        ),
+        ('[policies.a]\nresume_variable = "LD_PRELOAD"', "LD_PRELOAD already decides what a job runs"),
+        ('[policies.a]\nresume_variable = "a b"', "'a b' is no name of an environment variable"),
         ('[policies.a]\non_divergence = "x"', r"on_divergence .*'accept', 'report' or 'hold'"),
         ("[policies.a]\nhang_factor = 0.5", r"policies\.a\.hang_factor .*greater than 1"),
     ],

@@ -32,6 +32,11 @@ def test_no_request(comment: object) -> None:
     assert ask(comment) is None
 
 
+def test_a_job_declares_the_variable_that_names_its_checkpoint() -> None:
+    policy = ask({"relight": {"resume_variable": "RESUME_FROM"}}).policy
+    assert (policy.resume_variable, policy.steer) == ("RESUME_FROM", Policy().steer)  # how is for the policy
+
+
 def test_all_that_can_be_asked_for() -> None:
     job = ask({"relight": {"policy": "careful", "checkpoints": "ckpt", "logs": "/l/*.log", "run": "r"}})
     assert (job.policy.name, job.policy.retries_general) == ("careful", 1)
@@ -70,6 +75,9 @@ def test_the_older_form(times: int | None, retries: int) -> None:
         ({"relight": {"policy": "none"}}, "none"),
         ({"relight": {"policy": 3}}, "policy"),
         ({"relight": {"mode": "destroy"}}, "destroy"),
+        ({"relight": {"resume_variable": "LD_PRELOAD"}}, "'resume_variable': LD_PRELOAD already decides"),
+        ({"relight": {"resume_variable": "a b"}}, "'resume_variable': 'a b' is no name"),
+        ({"relight": {"resume_variable": 3}}, "'resume_variable' is not a text"),
         ({"relight": {"logs": [1]}}, "logs"),
         ({"relight": {"logs": ["x"] * 1000}}, "logs"),
         ({"relight": {"checkpoints": ["/a"]}}, "checkpoints"),

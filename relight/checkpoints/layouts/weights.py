@@ -15,6 +15,7 @@ _WEIGHTS = re.compile(
     r"(?:.*/)?(?:(?:model|pytorch_model|adapter_model|diffusion_pytorch_model)[\w.-]*\.(?:safetensors|bin)|tf_model\.h5)"
 )
 _OF = re.compile(r"(.*-)(\d{5})(-of-(\d{5})\.(?:safetensors|bin))")
+_INDEXED = re.compile(r"(?:.*/)?(?:model|pytorch_model)-")
 _RANKED = (
     re.compile(r"rng_state_(\d+)\.pth"),
     re.compile(r"random_states_(\d+)\.pkl"),
@@ -78,5 +79,9 @@ def _numbered_problems(inside: Mapping[str, File]) -> list[Problem]:
     for match in filter(None, map(_OF.fullmatch, inside)):
         series.setdefault((match[1], match[3], int(match[4])), set()).add(match[0])
     for (start, end, total), there in series.items():
+        if total > 1 and _INDEXED.fullmatch(
+            start
+        ):  # transformers looks for the index, and finds no weights without it
+            lost |= {f"{start[:-1]}{end[end.rindex('.') :]}.index.json"} - inside.keys()
         lost |= {f"{start}{i:05d}{end}" for i in range(1, total + 1)} - there
     return [missing(f"{len(lost)} files missing: {some(lost)}")] if lost else []

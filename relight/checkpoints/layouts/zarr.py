@@ -1,6 +1,7 @@
 """Zarr and OCDBT, as JAX programs store arrays through TensorStore: is every chunk there?"""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Set
 from functools import partial
@@ -14,6 +15,8 @@ from relight.checkpoints.stores import NotListedError, UnreadableError
 from relight.checkpoints.tree import File
 
 _MAX_HEADER = 1 << 20
+_DATA = re.compile(r"(?:.*/)?d/(?!.*\.__lock$)[^/]+")
+"""Data files of an OCDBT database; with `.__lock` behind it, what TensorStore holds while it writes one."""
 
 
 def check_databases(inside: Mapping[str, File], access: Access) -> Structure:
@@ -28,7 +31,9 @@ def check_databases(inside: Mapping[str, File], access: Access) -> Structure:
         where = f"{root}/" if root else ""
         try:
             found = ocdbt.needed_ranges(partial(_reader, files, access))
-        except NotListedError:
+        except NotListedError:  # only sizes are known, and TensorStore writes no data file without data
+            empty = {where + p for p, f in files.items() if _DATA.fullmatch(p) and not f.size}
+            problems += [bad(f"{len(empty)} data files are empty: {some(empty)}")] if empty else []
             continue
         except OverBudgetError as error:
             checked.append(f"{where}{ocdbt.MANIFEST} not followed ({error})")

@@ -187,6 +187,26 @@ def test_how_the_job_is_led_to_the_checkpoint(
     assert asks in " ".join(made.needs_approval_because)
 
 
+@pytest.mark.parametrize("checkpoint", [NEWEST, STALE, OLDER])
+def test_a_variable_is_passed_in_every_restart(checkpoint: LocateResult) -> None:
+    made = plan(checkpoint=checkpoint, steer=Steer.ENVIRONMENT, resume_variable="RESUME_FROM")
+    assert steps(made) == RESTART
+    (step,) = [step for step in made.steps if step.name == "resubmit"]
+    assert step.mutates
+    path = f"{job(Mode.ACT).checkpoint_dir}/iter_0000100"
+    assert f"anew with RESUME_FROM naming the newest usable checkpoint (now {path})" in step.does
+    assert made.needs_approval_because == ()
+
+
+def test_without_a_declared_variable_a_person_is_asked() -> None:
+    made = plan(checkpoint=STALE, steer=Steer.ENVIRONMENT)
+    (why,) = made.needs_approval_because
+    assert "iter_0000110" in why
+    assert why.endswith("the job declared no variable for it (resume_variable)")
+    (step,) = [step for step in made.steps if step.name == "resubmit"]
+    assert "start again at once" in step.does
+
+
 def test_a_policy_that_ends_the_new_attempt_is_shown() -> None:
     made = plan(on_from_scratch=Then.HOLD, on_divergence=Then.HOLD)
     assert steps(made) == (*RESTART, "stop_attempt")
