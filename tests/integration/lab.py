@@ -168,8 +168,8 @@ class Lab:
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "200",
         }
-        self.worker = self._process("worker").start()
-        self.sensor = self._process("sensor").start()
+        self.worker = self.process("worker").start()
+        self.sensor = self.process("sensor").start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -180,9 +180,10 @@ class Lab:
             process.kill()
         self.server.stop()
 
-    def _process(self, *command: str) -> Process:
-        log = self.root / f"{'-'.join(command)}.log"
-        return Process([sys.executable, "-m", "relight", *command], self.env, log)
+    def process(self, command: str, *, name: str = "", **env: str) -> Process:
+        """Another of relight's processes, not started yet."""
+        log = self.root / f"{name or command}.log"
+        return Process([sys.executable, "-m", "relight", command], {**self.env, **env}, log)
 
     # ---- the command -----------------------------------------------------------
     def cli(self, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:

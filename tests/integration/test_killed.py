@@ -127,3 +127,40 @@ async def test_the_sensor_is_killed(mortal: Lab, when: str) -> None:
     assert training.restarts() == 1
     await asyncio.sleep(3)
     assert len(await mortal.recoveries(training)) == 1
+
+
+async def test_two_workers_and_two_sensors_do_nothing_twice_and_each_can_take_over(mortal: Lab) -> None:
+    """A standby on another host has its own state directory, and watches all the while."""
+    second_worker = mortal.process("worker", name="worker2").start()
+    second_sensor = mortal.process(
+        "sensor", name="sensor2", RELIGHT_STATE_DIR=str(mortal.root / "state2")
+    ).start()
+    try:
+        training = mortal.train(mode="act", wait_step=25)
+        before = requeues(mortal)
+        training.fault("exception")
+        outcome = await mortal.outcome(training)
+        assert outcome.outcome is Outcome.RESUMED
+        assert (training.restarts(), requeues(mortal)) == (1, before + 1)
+        await asyncio.sleep(3)  # time enough for the other sensor to report the same
+        assert len(await mortal.recoveries(training)) == 1
+
+        mortal.worker.kill()
+        mortal.sensor.kill()
+        at = training.last_step()
+        await mortal.until_async("training goes on", lambda: training.last_step() > at + 10)
+        training.fault("exception")
+        outcome = await mortal.outcome(training, number=1)
+        assert outcome.outcome is Outcome.RESUMED
+        assert (training.restarts(), requeues(mortal)) == (2, before + 2)
+    finally:
+        second_worker.kill()
+        second_sensor.kill()
+        for process in (mortal.worker, mortal.sensor):
+            if not process.alive:
+                process.start()
+
+
+def requeues(lab: Lab) -> int:
+    """So often slurmctld was asked to requeue a job."""
+    return sum("REQUEST_JOB_REQUEUE" in request for request in lab.slurm.mutations())
