@@ -26,12 +26,11 @@ with workflow.unsafe.imports_passed_through():
         NodeLook,
         NodeStep,
     )
-    from relight.contracts.steps import UNREACHABLE
     from workflows.attributes import show
     from workflows.details import MAX_DETAILS, clip, code, fence
     from workflows.permit import GuardPermit
     from workflows.signals import read
-    from workflows.steps import PATIENCE, StepFailed, attempt, pause_after, poll
+    from workflows.steps import StepFailed, attempt, may_try_again, pause_after, poll
 
 FRESH = timedelta(hours=1)
 """How long a drain may wait for its permit; later, the node would be drained for an old fault."""
@@ -43,7 +42,6 @@ LONGEST_LOOK = timedelta(hours=6)
 CHECK = timedelta(hours=1)
 """The longest that the site's commands may take; the settings' own time is shorter."""
 LOOK_WINDOW = timedelta(minutes=5)
-MAX_TRIES = 10
 MAX_LOG = 50
 
 
@@ -149,7 +147,7 @@ class NodeDrain:
                 )
             except StepFailed as failed:
                 self._note(f"drain_node, try {tries}: {failed.text}")
-                if not _may_try_again(failed, tries, began):
+                if not may_try_again(failed, tries, began):
                     raise _Over(DrainEnd.FAILED, failed.text) from failed
                 await workflow.sleep(pause_after(tries), summary=clip(f"drain_node: {failed.text}"))
                 continue
@@ -264,7 +262,7 @@ class NodeDrain:
                 )
             except StepFailed as failed:
                 self._note(f"release_node, try {tries}: {failed.text}")
-                if not _may_try_again(failed, tries, began):
+                if not may_try_again(failed, tries, began):
                     text = f"it could not be given back, and stays drained: {failed.text}"
                     raise _Over(DrainEnd.FAILED, text) from failed
                 await workflow.sleep(pause_after(tries), summary=clip(f"release_node: {failed.text}"))
@@ -350,12 +348,6 @@ class NodeDrain:
         if self._log:
             parts.append("## Done so far\n" + "\n".join(f"- {code(line)}" for line in self._log))
         workflow.set_current_details(clip("\n\n".join(parts), MAX_DETAILS))
-
-
-def _may_try_again(failed: StepFailed, tries: int, began: datetime) -> bool:
-    if failed.kind == UNREACHABLE:
-        return workflow.now() - began < PATIENCE
-    return failed.may_pass and tries < MAX_TRIES
 
 
 def _who(note: Note) -> str:

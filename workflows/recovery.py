@@ -41,7 +41,6 @@ with workflow.unsafe.imports_passed_through():
     from relight.contracts.policy import OnExpiry, Then
     from relight.contracts.steps import (
         ATTEMPT_CHANGED,
-        UNREACHABLE,
         ConfirmResult,
         DrainInput,
         DrainResult,
@@ -72,12 +71,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.notices import Notices
     from workflows.permit import GuardPermit, for_recovery
     from workflows.signals import read
-    from workflows.steps import PATIENCE, StepFailed, pause_after
+    from workflows.steps import StepFailed, may_try_again, pause_after
 
 MAX_LOG = 100
 MAX_ANOMALIES = 50
-MAX_TRIES = 10
-"""Tries of a mutating step after errors of unknown kind; an unreachable scheduler has `steps.PATIENCE`."""
 
 
 @workflow.defn(name=RECOVERY_WORKFLOW)
@@ -655,7 +652,7 @@ class RecoveryWorkflow:
     async def _after_failure(self, failed: StepFailed, tries: int, began: datetime, outcome: Outcome) -> None:
         """Waits before the next try of a mutating step, or ends the runbook with this outcome."""
         self._note(f"{failed.step}, try {tries}: {failed.text}")
-        if not _may_try_again(failed, tries, began):
+        if not may_try_again(failed, tries, began):
             raise because_of(failed, outcome, f"{failed.step} failed: {failed.text}") from failed
         await workflow.sleep(pause_after(tries), summary=clip(f"{failed.step}, try {tries}: {failed.text}"))
 
@@ -682,7 +679,7 @@ class RecoveryWorkflow:
                 self._note(f"hold_job, try {tries}: {failed.text}")
                 if failed.kind == ATTEMPT_CHANGED:
                     return Ended(Outcome.ABANDONED, failed.text)
-                if not _may_try_again(failed, tries, began):
+                if not may_try_again(failed, tries, began):
                     return Ended(Outcome.HELD, f"{reason}; hold_job failed too: {failed.text}")
                 await workflow.sleep(pause_after(tries), summary=clip(f"hold_job: {failed.text}"))
             else:
@@ -851,12 +848,6 @@ class RecoveryWorkflow:
         """How far the new attempt came; before it ran, where it will resume."""
         seen = (self._verified.passed_step if self._verified else None) or self._resumed_at()
         return seen if seen is not None or self._checkpoint is None else self._checkpoint.step
-
-
-def _may_try_again(failed: StepFailed, tries: int, began: datetime) -> bool:
-    if failed.kind == UNREACHABLE:
-        return workflow.now() - began < PATIENCE
-    return failed.may_pass and tries < MAX_TRIES
 
 
 def _resume_step(found: LocateResult) -> int:

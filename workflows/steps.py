@@ -6,7 +6,7 @@ answer. A step that changes something is one try each, so that every try is in h
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, NoReturn, TypeVar
 
@@ -42,6 +42,8 @@ HEARTBEAT = timedelta(seconds=5)
 """A step that is silent for this long has lost its worker."""
 PATIENCE = timedelta(hours=6)
 """How long a scheduler that does not answer is asked again, before the step fails for good."""
+MAX_TRIES = 10
+"""Tries of a mutating step after errors of unknown kind; an unreachable scheduler has `PATIENCE`."""
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=15)
 
@@ -136,6 +138,13 @@ def pause_after(tries: int) -> timedelta:
     """The pause after this many failed tries."""
     doubled: int = 2 ** min(tries - 1, 10)
     return min(FIRST_PAUSE * doubled, LONGEST_PAUSE)
+
+
+def may_try_again(failed: StepFailed, tries: int, began: datetime) -> bool:
+    """A step that changes something may be tried once more: it may pass, and patience is not used up."""
+    if failed.kind == UNREACHABLE:
+        return workflow.now() - began < PATIENCE
+    return failed.may_pass and tries < MAX_TRIES
 
 
 async def _call(
