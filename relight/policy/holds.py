@@ -8,8 +8,8 @@ from relight.contracts import JobInfo, JobState, Model, Policy, UtcDatetime
 SLACK = timedelta(hours=6)
 """How long a recovery's steps may wait for a scheduler that is away, beside what a policy bounds."""
 REQUEUED_HELD = "job_requeued_in_held_state"
-"""Slurm's reason after `scontrol requeuehold`. `scontrol hold` gives the reason JobHeldUser or JobHeldAdmin, but
-leaves no trace on a job that is requeued and held already (seen on 22.05): such a second hold cannot be told."""
+"""Slurm's reason after `scontrol requeuehold`. `scontrol hold` gives the reason JobHeldUser or JobHeldAdmin,
+but leaves no trace on a job that is requeued and held already (seen on 22.05): that hold cannot be told."""
 
 
 class Tag(Model):
