@@ -80,7 +80,9 @@ async def test_a_long_save_is_no_hang_and_teaches_patience(site: Site) -> None:
     before = training.last_step()
     await lab.until_async("training goes on", lambda: training.last_step() > before + 5)
     status = await lab.status(training)
-    assert (status.refuted, status.job.patience) == (1, 1.5)
+    # A silence that has doubled is suspected, and refuted, again: it depends on the machine's speed.
+    assert 1 <= status.refuted <= 2
+    assert status.job.patience == pytest.approx(1.5**status.refuted)
     assert any("was none" in note for note in status.noticed)
 
 
