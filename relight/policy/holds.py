@@ -9,12 +9,7 @@ SLACK = timedelta(hours=6)
 """How long a recovery's steps may wait for a scheduler that is away, beside what a policy bounds."""
 REQUEUED_HELD = "job_requeued_in_held_state"
 """Slurm's reason after `scontrol requeuehold`. `scontrol hold` gives the reason JobHeldUser or JobHeldAdmin,
-<<<<<<< HEAD
-but leaves no trace on a job that is requeued and held already (seen on 22.05): such a second hold cannot be
-told."""
-=======
 but leaves no trace on a job that is requeued and held already (seen on 22.05): that hold cannot be told."""
->>>>>>> ab63e33e7cbd67ebee54d94c84cf46eb63562f28
 
 
 class Tag(Model):
