@@ -127,6 +127,8 @@ class Cell:
             "requeues": asked["requeue"],
             "drains": asked["node"],
         }
+        if outcome.outcome is not Outcome.RESUMED:
+            self.facts["reason"] = outcome.reason
         if self.step == "hold_job":
             job = training.info()
             self.facts["state"] = f"{job['JobState']} {job['Priority']}"
