@@ -48,7 +48,7 @@ KILLS = {
     "temporal": "Temporal killed",
     "slurmctld": "slurmctld killed",
 }
-ASKS_NOTHING = {"check_node"}
+ASKS_NOTHING = {"check_node", "locate_checkpoint"}
 """Steps without a command to Slurm: no answer can be lost."""
 LIMITS = """
 [guard_limits]
