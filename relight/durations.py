@@ -1,10 +1,12 @@
 """Durations as people write them: `250ms`, `30s`, `5m`, `1h30m`, `2d`."""
 
+import math
 import re
 from datetime import timedelta
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+LONGEST = timedelta(days=36_500)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
@@ -12,8 +14,20 @@ def parse_duration(value: object) -> object:
     """Reads `250ms`, `30s`, `5m`, `1h30m`, `2d` or a number of seconds; passes anything else on to pydantic.
 
     Raises:
-        ValueError: a negative duration, or text that is none.
+        ValueError: a negative duration, one beyond all bounds, or text that is none.
     """
+    try:
+        value = _read(value)
+    except OverflowError as error:
+        raise ValueError("longer than anybody can wait; the longest is 36500d") from error
+    if isinstance(value, timedelta) and not timedelta(0) <= value <= LONGEST:
+        raise ValueError(
+            "a duration cannot be negative" if value < timedelta(0) else "too long: the longest is 36500d"
+        )
+    return value
+
+
+def _read(value: object) -> object:
     if isinstance(value, str):
         text = value.strip().replace(" ", "")
         if _DURATION.fullmatch(text):
@@ -23,10 +37,10 @@ def parse_duration(value: object) -> object:
             value = timedelta(seconds=float(text))
         elif not text.startswith("P"):  # pydantic reads ISO 8601 itself
             raise ValueError("not a duration; write for example 30s, 5m or 1h30m")
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("not a duration; write for example 30s, 5m or 1h30m")
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = timedelta(seconds=value)
-    if isinstance(value, timedelta) and value < timedelta(0):
-        raise ValueError("a duration cannot be negative")
     return value
 
 

@@ -111,7 +111,7 @@ def read_policy_file(path: Path, settings: Settings | None = None) -> tuple[str,
         PolicyFileUnsafe: somebody else than its owner may write it, or somebody strange owns it.
         ConfigError: it cannot be read, or says something that cannot be.
     """
-    text = _read_safely(path)
+    text = read_policy_text(path)
     try:
         return text, parse(text, str(path), tuple(settings.policies) if settings is not None else ())
     except PolicyFileError as e:
@@ -138,13 +138,24 @@ def _why_unsafe(path: Path, found: os.stat_result) -> str:
     return ""
 
 
-def _read_safely(path: Path) -> str:
+def read_policy_text(path: Path, *, safe: bool = True) -> str:
+    """The text of a policy file.
+
+    Args:
+        path: the file.
+        safe: refuse a file that somebody else could have written.
+
+    Raises:
+        PolicyFileUnsafe: somebody else could have.
+        ConfigError: it cannot be read, is no regular file, is too long, or no text.
+    """
     try:
-        with path.open("rb") as opened:
+        # Without O_NONBLOCK, opening a named pipe waits for somebody who writes into it.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:  # noqa: PTH123 - of a descriptor
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"the policy file {path} is no regular file")
-            if why := _why_unsafe(path, found):
+            if safe and (why := _why_unsafe(path, found)):
                 raise PolicyFileUnsafe(f"the policy file is not safe: {why}")
             raw = opened.read(MAX_BYTES + 1)
     except OSError as e:

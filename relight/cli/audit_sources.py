@@ -9,6 +9,7 @@ from relight.audit.places import ArchiveError
 from relight.audit.reading import read_drain, read_monitor, read_recovery
 from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.output import complain
 from relight.cli.shapes import AuditView
 from relight.cli.watched import find_monitor, list_recoveries
 from relight.config import Settings
@@ -88,7 +89,11 @@ async def _drains(client: Client, audits: list[RecoveryAudit]) -> tuple[AuditRec
 def _from_archive(settings: Settings, target: str, wanted: Callable[[RecoveryAudit], bool]) -> AuditView:
     if not settings.archive.url:
         raise CommandError(f"there is no workflow {target}, and no archive (archive.url)", ExitCode.NOT_FOUND)
-    found = [entry.audit for entry in the_archive(settings).entries(target) if wanted(entry.audit)]
+    archive = the_archive(settings)
+    for checked in archive.check():
+        if checked.problem is not None:
+            complain(f"the archive is not as it was written: {checked.problem}", "warning")
+    found = [entry.audit for entry in archive.entries(target) if wanted(entry.audit)]
     if not found:
         raise CommandError(f"neither Temporal nor the archive knows of {target}", ExitCode.NOT_FOUND)
     return AuditView(

@@ -15,9 +15,9 @@ from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, console, print_json, say
 from relight.cli.shapes import GateView, PolicyCheckView, PolicyView, ProblemView
 from relight.config import Settings
-from relight.contracts import Policy
+from relight.contracts import Policy, clean_text
 from relight.durations import format_duration
-from relight.policies import Policies, merged, why_unsafe
+from relight.policies import Policies, merged, read_policy_text, why_unsafe
 from relight.policy.choose import Chosen, JobFacts, choose
 from relight.policy.file import DEFAULT, PolicyFile, PolicyFileError, parse, schema
 
@@ -115,14 +115,13 @@ def show(
 
 
 def _checked(file: Path, settings: Settings) -> PolicyCheckView:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise CommandError(f"cannot read {file}: {e}", ExitCode.USAGE) from e
+    text = read_policy_text(file, safe=False)
     try:
         found = merged(settings, parse(text, str(file), tuple(settings.policies)))
     except PolicyFileError as e:
-        wrong = tuple(ProblemView(line=p.line, key=p.key, message=p.message) for p in e.problems)
+        wrong = tuple(
+            ProblemView(line=p.line, key=clean_text(p.key), message=clean_text(p.message)) for p in e.problems
+        )
         return PolicyCheckView(file=str(file), ok=False, problems=wrong)
     problems = tuple(_uncompiled(found))
     warnings = [*_unknown_rules(found, settings)]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from relight.contracts import Mode, Model, Policy, TrainingJob
 from relight.policy.file import DEFAULT, NEVER, PolicyFile, apply
 from relight.policy.sense import conflicts
@@ -10,6 +12,7 @@ MODE = "mode of the policy file"
 PARTITION = "partition"
 OVERRIDE = "override"
 IMPOSSIBLE = "impossible policy"
+_MEND = "mend the overrides in the policy file (`relight policy show --job JOB` names them)"
 
 
 class Cap(Model):
@@ -91,10 +94,24 @@ def choose(file: PolicyFile, facts: JobFacts, mode: Mode, asked: str = "") -> Ch
                 policy = apply(policy, override.set)
                 reasons.append(f"{', '.join(sorted(override.set))}: override {n} ({override.label()})")
     caps = caps_of(file, facts, policy)
+    if wrong := _impossible(policy):
+        # Each override is fine by itself: only a job that several match meets this.
+        caps = (Cap(gate=IMPOSSIBLE, why=f"its overrides contradict each other: {wrong}", opens=_MEND), *caps)
+        policy = file.policy(name)
+        reasons.append("overrides are left out, since together they cannot be")
     if mode is Mode.ACT and caps:
         mode = Mode.OBSERVE
         reasons.append(f"mode observe, not act: {caps[0].why}")
     return Chosen(policy=policy, mode=mode, reasons=tuple(reasons), caps=caps)
+
+
+def _impossible(policy: Policy) -> str:
+    """Why there can be no such policy; empty: there can."""
+    try:
+        Policy.model_validate(policy.model_dump())
+    except ValidationError as error:
+        return "; ".join(str(e["msg"]).removeprefix("Value error, ") for e in error.errors())
+    return ""
 
 
 def caps_of(file: PolicyFile, facts: JobFacts, policy: Policy) -> tuple[Cap, ...]:

@@ -235,3 +235,11 @@ def test_relative_and_home_directories_become_absolute(tmp_path: Path) -> None:
     assert Settings(state_dir=Path("~/x")).state_dir == tmp_path / "x"
     assert Settings(state_dir=Path("y")).state_dir == tmp_path / "y"
     assert load_settings(mode="act").mode is Mode.ACT
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), "99999999999d", "1" + "0" * 400, 1e300, "36501d"]
+)
+def test_a_duration_beyond_all_bounds_is_refused_and_never_overflows(value: object) -> None:
+    with pytest.raises(ValueError, match=r"longest is 36500d|not a duration"):
+        parse_duration(value)

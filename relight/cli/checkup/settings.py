@@ -10,6 +10,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.config import ConfigError, find_config_file, unknown_variables
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.steplines import with_custom
+from relight.policies import Policies
 
 
 async def settings(bench: Bench) -> Well:
@@ -26,6 +27,11 @@ async def settings(bench: Bench) -> Well:
         except ValueError as error:
             mend = f"correct step_patterns of policies.{name} in {file}"
             raise Broken(f"policy {name!r}: {error}", mend, ExitCode.USAGE) from error
+    try:
+        Policies(bench.settings)
+    except ConfigError as error:
+        mend = "`relight policy check FILE` names what is wrong; services keep to the last usable one"
+        raise Broken(str(error), mend, ExitCode.USAGE) from error
     if problems := Catalogue.load(bench.settings.signatures).problems:
         mend = "correct it: `relight catalogue lint DIR` names every problem"
         raise Broken(f"signatures: {problems[0]}", mend, ExitCode.USAGE)

@@ -115,6 +115,17 @@ def test_settings_that_cannot_be_used(well: Path, examine: Examine, text: str, t
     assert tells in said(found)
 
 
+def test_a_policy_file_that_cannot_be_used(well: Path, examine: Examine, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("moed: act\n")
+    policy.chmod(0o644)
+    well.write_text(f'policy_file = "{policy}"\n{well.read_text()}')
+    found = examine()
+    assert (found["broken"], found["code"]) == ("settings", 2)
+    assert "moed" in said(found)
+    assert "relight policy check" in said(found)
+
+
 def test_signatures_that_are_not_there(well: Path, examine: Examine) -> None:
     well.write_text(f'signatures = ["/nowhere/signatures"]\n{well.read_text()}')
     found = examine()

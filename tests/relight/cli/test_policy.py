@@ -1,6 +1,7 @@
 """`relight policy`: check, schema and show, as a person or an editor uses them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,29 @@ def test_check_of_no_file(alone: Relight, tmp_path: Path) -> None:
     done = alone("policy", "check", tmp_path / "gone.yaml")
     assert done.exit_code == 2
     assert "gone.yaml" in done.stderr
+
+
+@pytest.mark.timeout(30)
+def test_check_of_what_is_no_file(alone: Relight, tmp_path: Path) -> None:
+    """A pipe that nobody writes into, a device without an end: neither waits, nor fills the memory."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero"), tmp_path):
+        done = alone("policy", "check", path)
+        assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
+        assert "no regular file" in done.stderr or "directory" in done.stderr
+    long = tmp_path / "long.yaml"
+    long.write_text("# " + "x" * (2 << 20))
+    assert "longer than" in alone("policy", "check", long).stderr
+
+
+def test_check_of_hostile_text_prints_no_escapes_and_no_traceback(alone: Relight, file: Path) -> None:
+    file.write_text('"\\e[31mred\\e[0m": 1\npolicies: {a: {hang_floor: .inf, poll: 99999999999d}}\n')
+    done = alone("policy", "check", file)
+    assert done.exit_code == 1
+    assert "\x1b" not in done.stdout
+    assert "policies.a.hang_floor" in done.stdout
+    assert "policies.a.poll" in done.stdout
 
 
 def test_the_schema_is_json(alone: Relight) -> None:

@@ -85,3 +85,18 @@ def test_overrides_that_together_make_no_sense_never_act() -> None:
     chosen = choose(file, JobFacts("gpu", "a"), Mode.ACT)
     assert (chosen.mode, [cap.gate for cap in chosen.caps]) == (Mode.OBSERVE, ["impossible policy"])
     assert choose(file, JobFacts("gpu", "b"), Mode.ACT).mode is Mode.ACT
+
+
+def test_overrides_that_contradict_each_other_only_together_let_a_job_observe_and_say_so() -> None:
+    file = parse("""
+overrides:
+  - user: anna
+    set: {approvals: 2}
+  - account: paid
+    set: {on_expiry: proceed}
+""")
+    assert choose(file, JobFacts(user="anna"), Mode.ACT).policy.approvals == 2
+    both = choose(file, JobFacts(user="anna", account="paid"), Mode.ACT)
+    assert (both.mode, both.policy.approvals) == (Mode.OBSERVE, 1)
+    assert both.caps[0].gate == "impossible policy"
+    assert "contradict each other" in both.caps[0].why
