@@ -267,8 +267,23 @@ def page(results: dict[str, Any]) -> str:
     bad = [run for run in results["runs"] if not run["ok"]]
     if bad:
         lines += ["", "What went wrong:", ""]
-        lines += [f"- `{run['step']}`, {KILLS[run['kill']]}: {run.get('problem') or run}" for run in bad]
+        lines += [f"- `{run['step']}`, {KILLS[run['kill']]}: {_wrong(run)}" for run in bad]
+    if any(run["kill"] == "slurmctld" for run in bad):
+        lines += [
+            "",
+            "slurmctld writes its state some seconds after it has changed. Killed (SIGKILL) before that, it",
+            "forgets a requeue and a drain that it had accepted, and shows the job in the attempt before.",
+            "relight then finds the job in another attempt than it left it in, and steps back (`abandoned`): the job is",
+            "in Slurm's hands, and its monitor goes on watching. The drain of the node is asked for anew.",
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _wrong(run: dict[str, Any]) -> str:
+    if run.get("problem"):
+        return str(run["problem"])
+    reason = f" ({run['reason']})" if run.get("reason") else ""
+    return f"{run.get('outcome', 'no outcome')}{reason}; job {run.get('state', '?')}"
 
 
 async def main() -> int:
