@@ -273,8 +273,8 @@ def page(results: dict[str, Any]) -> str:
             "",
             "slurmctld writes its state some seconds after it has changed. Killed (SIGKILL) before that, it",
             "forgets a requeue and a drain that it had accepted, and shows the job in the attempt before.",
-            "relight then finds the job in another attempt than it left it in, and steps back (`abandoned`): the job is",
-            "in Slurm's hands, and its monitor goes on watching. The drain of the node is asked for anew.",
+            "relight then finds the job in another attempt than it left it in, and steps back (`abandoned`):",
+            "the job is in Slurm's hands, and its monitor goes on watching. The drain is asked for anew.",
         ]
     return "\n".join(lines) + "\n"
 
