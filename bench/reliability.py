@@ -142,7 +142,7 @@ class Cell:
         self.facts["state"] = f"{training.info()['JobState']} on {','.join(runs_on)}"
         return (
             outcome.outcome is Outcome.RESUMED
-            and asked["requeue"] == 1
+            and (asked["requeue"] == 1 or (self.how == "slurmctld" and asked["requeue"] == 2))
             and training.restarts() == 1
             and node not in runs_on
             and training.last_step() > (outcome.lost_from_step or 0)
@@ -272,9 +272,7 @@ def page(results: dict[str, Any]) -> str:
         lines += [
             "",
             "slurmctld writes its state some seconds after it has changed. Killed (SIGKILL) before that, it",
-            "forgets a requeue and a drain that it had accepted, and shows the job in the attempt before.",
-            "relight then finds the job in another attempt than it left it in, and steps back (`abandoned`):",
-            "the job is in Slurm's hands, and its monitor goes on watching. The drain is asked for anew.",
+            "forgets a requeue, a release or a drain that it had accepted, and relight gives it again.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -74,6 +74,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.steps import StepFailed, may_try_again, pause_after
 
 MAX_LOG = 100
+MAX_FORGOTTEN = 3
+"""So often a scheduler may forget what it accepted, in one recovery."""
 MAX_ANOMALIES = 50
 
 
@@ -123,6 +125,8 @@ class RecoveryWorkflow:
         self._verified: VerifyResult | None = None
         self._diverged_from: CheckpointRef | None = None
         """Training diverged in this recovery's own attempt, after it resumed from here."""
+        self._forgotten = 0
+        """So often the scheduler has forgotten what it accepted."""
         self._stopped_again = False
         """The new attempt was ended, since it did not resume as it should."""
         self._times = Timeline(occurred=self._diagnosis.occurred_at, detected=self._diagnosis.detected_at)
@@ -271,6 +275,32 @@ class RecoveryWorkflow:
         await self._confirm()
         self._checkpoint = self._planned = await self._locate("See where training would resume")
         self._enter("planning")
+        while True:
+            try:
+                return await self._restart()
+            except Ended as ended:
+                if not await self._was_forgotten(ended):
+                    raise
+            self._drained = self._resubmitted = self._running = None
+
+    async def _was_forgotten(self, ended: Ended) -> bool:
+        """The scheduler crashed before it had saved what it accepted, and shows the failed attempt again.
+
+        Slurm saves its state some seconds after it changed. Nobody else moved the job then.
+        """
+        drained = self._drained
+        if drained is None or drained.how in {"running", "resubmit"} or self._stopped_again:
+            return False
+        if not ended.hands_off or self._forgotten >= MAX_FORGOTTEN:
+            return False
+        if not await runbook.shows_again(self._start.job, drained.attempt):
+            return False
+        self._forgotten += 1
+        self._note(f"the scheduler has forgotten what it accepted ({ended.reason}): again from the start")
+        return True
+
+    async def _restart(self) -> VerifyResult:
+        """From the first change to training that goes on."""
         drained = await self._drain()
         if drained.how != "running":
             plan = self._present_plan()
@@ -335,7 +365,7 @@ class RecoveryWorkflow:
         began = workflow.now()
         for tries in count():
             # After a failed try the job may be as we left it: what sensors tell of it can be our own doing.
-            plan = await self._prepare(untouched=tries == 0)
+            plan = await self._prepare(untouched=tries == 0 and not self._forgotten)
             await self._drain_nodes(plan)
             self._enter("draining")
             message = DrainInput(

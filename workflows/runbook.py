@@ -26,6 +26,8 @@ with workflow.unsafe.imports_passed_through():
         LocateInput,
         LocateResult,
         NodesFreeInput,
+        PollInput,
+        PollResult,
         ResubmitInput,
         ResubmitResult,
         RunningResult,
@@ -34,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
         VerifyInput,
         VerifyResult,
     )
+    from relight.policy.holds import REQUEUED_HELD
     from relight.policy.plan import names
     from workflows.details import clip
     from workflows.ending import Ended, because_of
@@ -111,6 +114,25 @@ async def isolate_nodes(job: TrainingJob, nodes: tuple[str, ...], recovery_id: s
         if failed.kind == ATTEMPT_CHANGED:
             raise because_of(failed, Outcome.ABANDONED, failed.text) from failed
         raise
+
+
+async def shows_again(job: TrainingJob, held: Attempt) -> bool:
+    """The scheduler shows the job as it was before: in the attempt that failed, or held by our requeue."""
+    try:
+        look = await poll(
+            "look_at_job",
+            PollInput(job=job),
+            PollResult,
+            within=LOOK_WINDOW,
+            summary=f"See whether the scheduler still knows what it did with job {job.attempt.job_id}",
+        )
+    except StepFailed:
+        return False
+    info = look.info
+    if info is None:
+        return False
+    waits = info.held and info.reason == REQUEUED_HELD and info.restart_count == held.restart_count
+    return waits or info.attempt(job.cluster) == job.attempt
 
 
 async def drain_job(message: DrainInput) -> DrainResult:

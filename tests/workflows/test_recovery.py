@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from relight.contracts import Cause, Mode, Outcome, RecoveryOutcome, Source, TrainingJob
-from relight.contracts.messages import PastFailure
+from relight.contracts.messages import PastFailure, RecoveryStatus
 from relight.contracts.outcome import CheckpointRef, Timeline
 from relight.contracts.plan import Action
 from relight.contracts.policy import Steer, Then
@@ -20,7 +20,10 @@ from relight.contracts.steps import (
     ConfirmResult,
     DrainResult,
     LocateResult,
+    PollResult,
     RejectedCheckpoint,
+    ResubmitInput,
+    ResubmitResult,
     VerifyResult,
 )
 from tests.workflows import samples
@@ -212,10 +215,34 @@ async def test_somebody_else_moved_the_job_first(lab: Lab) -> None:
 
 
 async def test_somebody_moved_the_held_job(lab: Lab) -> None:
+    lab.world.look = PollResult(known=True, info=samples.info(restart=2))
     lab.world.will("resubmit", error(ATTEMPT_CHANGED, "the job was cancelled"))
     outcome = await (await lab.recover()).result()
     assert outcome.outcome is Outcome.ABANDONED
     assert lab.world.mutations == ["drain_job", "resubmit"]
+
+
+async def test_a_scheduler_that_forgot_the_requeue_is_asked_again(lab: Lab) -> None:
+    """Slurm, killed within seconds of a requeue, shows the failed attempt again."""
+    lab.world.will("resubmit", error(ATTEMPT_CHANGED, "it runs, restart count 0"), resubmitted)
+    recovery = await lab.recover()
+    outcome = await recovery.result()
+    assert outcome.outcome is Outcome.RESUMED
+    assert lab.world.mutations == ["drain_job", "resubmit"] * 2
+    status = await recovery.query("status", result_type=RecoveryStatus)
+    assert any("forgotten what it accepted" in line for line in status.log)
+    await lab.save("forgotten", recovery)
+
+
+async def test_a_scheduler_that_forgets_again_and_again_is_left_alone(lab: Lab) -> None:
+    lab.world.will("resubmit", error(ATTEMPT_CHANGED, "it runs, restart count 0"))
+    outcome = await (await lab.recover()).result()
+    assert outcome.outcome is Outcome.ABANDONED
+    assert lab.world.mutations == ["drain_job", "resubmit"] * 4
+
+
+def resubmitted(given: ResubmitInput) -> ResubmitResult:
+    return ResubmitResult(attempt=given.attempt)
 
 
 async def test_a_refusal_before_any_change_stops(lab: Lab) -> None:
