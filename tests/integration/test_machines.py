@@ -70,19 +70,19 @@ async def test_a_long_save_is_no_hang_and_teaches_patience(site: Site) -> None:
     changed = len(lab.slurm.mutations())
     node = lab.slurm.nodes_of(training.job_id)[0]
     saving = asyncio.create_task(_write(site, node))
-    training.fault("pause:15")
+    training.fault("pause:40")
     outcome = await lab.outcome(training)
-    saving.cancel()
     assert outcome.outcome is Outcome.REFUTED, outcome
     assert f"{node} writes" in outcome.reason
-    assert lab.slurm.mutations()[changed:] == []
-    assert training.restarts() == 0
     before = training.last_step()
     await lab.until_async("training goes on", lambda: training.last_step() > before + 5)
+    saving.cancel()
+    assert lab.slurm.mutations()[changed:] == []
+    assert training.restarts() == 0
     status = await lab.status(training)
-    # A silence that has doubled is suspected, and refuted, again: it depends on the machine's speed.
-    assert 1 <= status.refuted <= 2
-    assert status.job.patience == pytest.approx(1.5**status.refuted)
+    # A silence that has doubled is suspected, and refuted, again: how often depends on the machine's speed.
+    assert status.refuted >= 1
+    assert status.job.patience == pytest.approx(min(8.0, 1.5**status.refuted))
     assert any("was none" in note for note in status.noticed)
 
 
