@@ -157,7 +157,7 @@ class Cell:
         self.facts["drains"] = requests(slurm)["node"] - before
         done = await asyncio.to_thread(self._release, node)
         self.facts |= {"released": done, "node_requests": requests(slurm)["node"] - before}
-        # A slurmctld that was killed may have forgotten the drain, as it may a requeue: then it is told again.
+        # A slurmctld that was killed may have forgotten the drain: then it is told again.
         again = 1 if self.how == "slurmctld" and self.facts["drains"] == 2 else 0
         asked = (self.facts["drains"] - again, self.facts["node_requests"] - again)
         return asked == (1, 2) and "DRAIN" not in show(slurm, node)
