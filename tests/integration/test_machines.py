@@ -66,7 +66,7 @@ def _healthy_again(site: Site) -> Iterator[None]:
 
 async def test_a_long_save_is_no_hang_and_teaches_patience(site: Site) -> None:
     lab = site.lab
-    training = lab.train(mode="act", wait_step=25)
+    training = lab.train(mode="act", wait_step=100)  # the sensor, just started, has to learn the pace
     changed = len(lab.slurm.mutations())
     node = lab.slurm.nodes_of(training.job_id)[0]
     saving = asyncio.create_task(_write(site, node))
