@@ -65,7 +65,7 @@ async def test_a_bad_data_sample_is_met_twice_and_then_left_to_its_owner(lab: La
     first, again = (o.lost_from_step or 0 for o in outcomes)
     assert first - 2 <= again <= first  # the order is read with the next step
     assert training.restarts() == 1
-    assert training.info()["JobState"] == "FAILED"
+    await lab.until_async("it has left its nodes", lambda: training.info()["JobState"] == "FAILED", 30)
 
 
 async def test_a_node_that_kills_every_job_is_excluded_after_one_lost_attempt(
