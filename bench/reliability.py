@@ -271,7 +271,9 @@ def page(results: dict[str, Any]) -> str:
         lines += [
             "",
             "slurmctld writes its state some seconds after it has changed. Killed (SIGKILL) before that, it",
-            "forgets a requeue, a release or a drain that it had accepted, and relight gives it again.",
+            "forgets a requeue, a release or a drain that it had accepted. relight gives a requeue and a",
+            "release again; a drain that was forgotten looks like one that was taken back, and a job that",
+            "was to be held shows as running: these are left to a person.",
         ]
     return "\n".join(lines) + "\n"
 
