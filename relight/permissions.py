@@ -18,21 +18,25 @@ class UnsafePermissions(Exception):
     """Others could change a file, or read a secret. The message says which `chmod` helps."""
 
 
-def problem(path: Path, *, secret: bool = False) -> str:
+def problem(
+    path: Path, *, secret: bool = False, found: os.stat_result | None = None, called: str = ""
+) -> str:
     """Why this file or directory cannot be trusted, with the command that mends it; empty when it can.
 
     Links are followed. A directory with the sticky bit (/tmp) may be writable by all: what lies there can
-    be replaced only by its owner.
+    be replaced only by its owner, and by the directory's.
 
     Args:
         path: what is looked at.
         secret: nobody else may read it.
+        found: what is known of it: of an open file, so that it is the one that is read.
+        called: what people call it; empty: by its path.
 
     Raises:
         OSError: it cannot be looked at.
     """
-    real = path.resolve(strict=True)
-    found = real.stat()
+    real, called = path.resolve(strict=True), called or str(path)
+    found = found or real.stat()
     if why := _ownership(path, found):
         return why
     if secret and found.st_mode & _OTHERS_ANY:
@@ -40,12 +44,12 @@ def problem(path: Path, *, secret: bool = False) -> str:
     if found.st_mode & _OTHERS_WRITE:
         return f"others can write {path} (mode {_mode(found)}): chmod go-w {path}"
     above = real.parent.stat()
-    if not above.st_mode & stat.S_ISVTX:
-        if why := _ownership(real.parent, above):
-            return f"{path} can be replaced by others: {why}"
-        if above.st_mode & _OTHERS_WRITE:
-            mode = _mode(above)
-            return f"others can replace {path}: its directory has mode {mode}: chmod go-w {real.parent}"
+    if why := _ownership(real.parent, above):
+        return f"others could replace {called}: {why}"
+    if above.st_mode & _OTHERS_WRITE and not above.st_mode & stat.S_ISVTX:
+        return (
+            f"others could replace {called}: its directory has mode {_mode(above)}: chmod go-w {real.parent}"
+        )
     return ""
 
 

@@ -10,6 +10,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from relight import permissions
 from relight.config import ConfigError, Settings
 from relight.policy.file import PolicyFile, PolicyFileError, Problem, parse
 
@@ -118,24 +119,14 @@ def read_policy_file(path: Path, settings: Settings | None = None) -> tuple[str,
         raise ConfigError(f"the policy file cannot be used:\n{e}") from e
 
 
-def why_unsafe(path: Path) -> str:
-    """Who else could change what the file says; empty if only root and this user can."""
-    with path.open("rb") as opened:
-        return _why_unsafe(path, os.fstat(opened.fileno()))
+def why_unsafe(path: Path, found: os.stat_result | None = None) -> str:
+    """Who else could change what the file says; empty if only root and this user can.
 
-
-def _why_unsafe(path: Path, found: os.stat_result) -> str:
-    own = {0, os.geteuid()}
-    if found.st_uid not in own:
-        return f"{path} belongs to user {found.st_uid}: `chown root` it"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{path} can be written by others than its owner: `chmod go-w {path}`"
-    folder = Path(os.path.realpath(path)).parent
-    around = folder.stat()
-    others = around.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not around.st_mode & stat.S_ISVTX
-    if others or around.st_uid not in own:
-        return f"{folder} can be written by others, who could replace the policy file: `chmod go-w {folder}`"
-    return ""
+    Args:
+        path: the file.
+        found: what is known of it, where it is open.
+    """
+    return permissions.problem(path, found=found, called="the policy file")
 
 
 def read_policy_text(path: Path, *, safe: bool = True) -> str:
@@ -155,7 +146,7 @@ def read_policy_text(path: Path, *, safe: bool = True) -> str:
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"the policy file {path} is no regular file")
-            if safe and (why := _why_unsafe(path, found)):
+            if safe and (why := why_unsafe(path, found)):
                 raise PolicyFileUnsafe(f"the policy file is not safe: {why}")
             raw = opened.read(MAX_BYTES + 1)
     except OSError as e:
