@@ -1,6 +1,7 @@
 """`NodeDrain`: one node that relight takes away from everyone, from the plan until it is given back."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -138,25 +139,48 @@ class NodeDrain:
 
     async def _drain(self) -> None:
         began = workflow.now()
-        for tries in count(1):
+
+        async def permitted() -> None:
             await self._await_permit(began)
             self._enter("draining")
+
+        try:
+            look = await self._change("drain_node", f"Drain {self._start.node} for everyone", permitted)
+        except StepFailed as failed:
+            raise _Over(DrainEnd.FAILED, failed.text) from failed
+        if look.how is not NodeHow.OURS:
+            raise _Over(DrainEnd.NOT_DRAINED, look.summary)
+        self._drained_at = look.at or workflow.now()
+        await self._tell(drained=True, text=look.summary)
+
+    async def _change(
+        self, step: str, summary: str, before: Callable[[], Awaitable[None]] | None = None
+    ) -> NodeLook:
+        """Carries out a step that changes the node, and tries again as long as that may help.
+
+        Args:
+            step: its name.
+            summary: what it does, for people.
+            before: awaited before each try.
+
+        Raises:
+            StepFailed: it failed for good.
+        """
+        began = workflow.now()
+        for tries in count(1):
+            if before is not None:
+                await before()
             try:
-                look = await attempt(
-                    "drain_node", self._step(), NodeLook, summary=f"Drain {self._start.node} for everyone"
-                )
+                look = await attempt(step, self._step(), NodeLook, summary=summary)
             except StepFailed as failed:
-                self._note(f"drain_node, try {tries}: {failed.text}")
+                self._note(f"{step}, try {tries}: {failed.text}")
                 if not may_try_again(failed, tries, began):
-                    raise _Over(DrainEnd.FAILED, failed.text) from failed
-                await workflow.sleep(pause_after(tries), summary=clip(f"drain_node: {failed.text}"))
+                    raise
+                await workflow.sleep(pause_after(tries), summary=clip(f"{step}: {failed.text}"))
                 continue
-            self._note(f"drain_node: {look.summary}")
-            if look.how is not NodeHow.OURS:
-                raise _Over(DrainEnd.NOT_DRAINED, look.summary)
-            self._drained_at = look.at or workflow.now()
-            await self._tell(drained=True, text=look.summary)
-            return
+            self._note(f"{step}: {look.summary}")
+            return look
+        raise AssertionError("count() does not end")
 
     async def _await_permit(self, began: datetime) -> None:
         """Until the guard lets it, nothing is paused, and no person said no."""
@@ -253,25 +277,16 @@ class NodeDrain:
         return timedelta(seconds=check.again_in_seconds)
 
     async def _release(self, why: str) -> None:
-        began = workflow.now()
         self._enter("releasing")
-        for tries in count(1):
-            try:
-                look = await attempt(
-                    "release_node", self._step(), NodeLook, summary=f"Give {self._start.node} back"
-                )
-            except StepFailed as failed:
-                self._note(f"release_node, try {tries}: {failed.text}")
-                if not may_try_again(failed, tries, began):
-                    text = f"it could not be given back, and stays drained: {failed.text}"
-                    raise _Over(DrainEnd.FAILED, text) from failed
-                await workflow.sleep(pause_after(tries), summary=clip(f"release_node: {failed.text}"))
-                continue
-            self._note(f"release_node: {look.summary}")
-            # Just after a resume Slurm may show the node as not responding, until it has asked it again.
-            if look.how in {NodeHow.FREE, NodeHow.LOST}:
-                raise _Over(DrainEnd.RELEASED, why)
-            raise _Over(DrainEnd.TAKEN_BACK, look.summary)
+        try:
+            look = await self._change("release_node", f"Give {self._start.node} back")
+        except StepFailed as failed:
+            text = f"it could not be given back, and stays drained: {failed.text}"
+            raise _Over(DrainEnd.FAILED, text) from failed
+        # Just after a resume Slurm may show the node as not responding, until it has asked it again.
+        if look.how in {NodeHow.FREE, NodeHow.LOST}:
+            raise _Over(DrainEnd.RELEASED, why)
+        raise _Over(DrainEnd.TAKEN_BACK, look.summary)
 
     def _renew(self) -> None:
         workflow.continue_as_new(
