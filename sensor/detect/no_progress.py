@@ -26,6 +26,8 @@ MOST_REPEATS = 4
 def patient(job: TrainingJob) -> Policy:
     """The job's policy, with the patience that refuted hangs have taught."""
     policy = job.policy
+    if job.patience == 1:  # of nearly all jobs; this runs at each look at each of them
+        return policy
     longer = {
         "hang_floor": policy.hang_floor * job.patience,
         "hang_factor": policy.hang_factor * job.patience,
