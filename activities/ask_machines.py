@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from activities.common import Context, now
-from relight.contracts import Cause, Diagnosis, Evidence, Source, Symptom
+from relight.contracts import GPU_HARDWARE_CAUSES, Diagnosis, Evidence, Source, Symptom
 from relight.contracts.steps import Observation
 from relight.prometheus import faults, hang
 from relight.prometheus.machines import Machines
@@ -15,7 +15,6 @@ LONGEST = timedelta(minutes=10)
 NORMAL = timedelta(minutes=30)
 """What is normal for a job is told by so long before the silence, if it has run for so long."""
 SHORTEST_NORMAL = timedelta(seconds=5)
-HARDWARE = frozenset({Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK})
 
 
 async def about_silence(
@@ -59,7 +58,7 @@ async def about_hardware(context: Context, diagnosis: Diagnosis, nodes: Sequence
     settings = context.settings.prometheus
     machines = Machines.of(settings)
     suspects = [node for node in diagnosis.nodes if node in nodes]
-    if machines is None or diagnosis.cause not in HARDWARE or not suspects:
+    if machines is None or diagnosis.cause not in GPU_HARDWARE_CAUSES or not suspects:
         return None
     window = max(settings.fault_window, now() - diagnosis.occurred_at + settings.stale_after)
     reading = await machines.read(faults.QUERIES, suspects, window=window)

@@ -14,6 +14,7 @@ from relight.config import Settings
 from relight.contracts import Attempt, JobInfo, JobState, Model
 from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, REFUSED, UNREACHABLE
 from relight.policy.attempts import Relation, relation
+from relight.policy.holds import REQUEUED_HELD
 from relight.scheduler.port import NoSuchJob, Scheduler, SchedulerError
 
 Remember = Callable[[Model], None]
@@ -128,7 +129,7 @@ _ENDS_AS = {
 }
 """What a completing job will end as, by its reason. A cancelled one has none (seen on 22.05)."""
 
-HELD_REASONS = {"job_requeued_in_held_state", "JobHeldUser", "JobHeldAdmin"}
+HELD_REASONS = {REQUEUED_HELD, "JobHeldUser", "JobHeldAdmin"}
 """Reasons of a job that was requeued and held."""
 
 

@@ -16,13 +16,14 @@ from relight.contracts.anomaly import (
     Symptom,
 )
 from relight.contracts.base import CleanText, Model, UtcDatetime, clean_text
-from relight.contracts.cause import Cause
+from relight.contracts.cause import GPU_HARDWARE_CAUSES, Cause
 from relight.contracts.job import Attempt, JobInfo, JobState, Mode, NodeInfo, TrainingJob
 from relight.contracts.outcome import Outcome, RecoveryOutcome, Timeline
 from relight.contracts.plan import Action, Plan, PlanStep
 from relight.contracts.policy import CauseRule, Isolation, MayAct, Policy
 
 __all__ = [
+    "GPU_HARDWARE_CAUSES",
     "Action",
     "Anomaly",
     "Attempt",

@@ -26,3 +26,9 @@ class Cause(StrEnum):
     DATA_LOADER = "data_loader"
     UNKNOWN = "unknown"
     HEALTHY = "healthy"
+
+
+GPU_HARDWARE_CAUSES = frozenset(
+    {Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK}
+)
+"""A GPU or its link is broken: the next job on that node would meet it too."""

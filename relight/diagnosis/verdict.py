@@ -8,6 +8,7 @@ local causes compete, the one that explains the other wins: hardware before the 
 from collections.abc import Sequence
 
 from relight.contracts import (
+    GPU_HARDWARE_CAUSES,
     Anomaly,
     Cause,
     Diagnosis,
@@ -27,9 +28,7 @@ MAX_RULES = 16
 _BY_DESIGN = frozenset({Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted this end: what follows it is teardown, what comes before it is not."""
 
-_HARDWARE = frozenset(
-    {Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK, Cause.NODE_FAILURE}
-)
+_HARDWARE = GPU_HARDWARE_CAUSES | {Cause.NODE_FAILURE}
 """One broken machine can show itself as each of these."""
 
 _RANK = {

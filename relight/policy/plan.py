@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from relight.contracts import (
+    GPU_HARDWARE_CAUSES,
     Action,
     Cause,
     Diagnosis,
@@ -26,9 +27,6 @@ from relight.policy.steering import resubmit_step, steering_step, why_to_ask
 
 NOTHING_TO_RECOVER = frozenset({Cause.HEALTHY, Cause.USER_CANCEL, Cause.TIME_LIMIT, Cause.PREEMPTION})
 """Somebody wanted the end, or the scheduler itself brings the job back."""
-
-DRAINED_FOR = frozenset({Cause.GPU_HARDWARE, Cause.GPU_MEMORY_ECC, Cause.GPU_FALLEN_OFF_BUS, Cause.NVLINK})
-"""Causes for which a node is taken away from everyone: the next job would meet the same broken GPU."""
 
 MAX_NAMED = 8
 
@@ -64,7 +62,7 @@ def nodes_to_drain(
 
     A lost node is left to the scheduler, which gives it no job anyway.
     """
-    if policy.isolation is not Isolation.DRAIN or diagnosis.cause not in DRAINED_FOR:
+    if policy.isolation is not Isolation.DRAIN or diagnosis.cause not in GPU_HARDWARE_CAUSES:
         return ()
     return tuple(
         node
@@ -213,7 +211,7 @@ def _isolation_steps(
         and len(said := signs.against_node(node, diagnosis, confirmation)) < policy.signs_to_drain
     ]
     does = f"keep the job off {names(excluded)}"
-    if short and policy.isolation is Isolation.DRAIN and diagnosis.cause in DRAINED_FOR:
+    if short and policy.isolation is Isolation.DRAIN and diagnosis.cause in GPU_HARDWARE_CAUSES:
         does += (
             f" (not drained for everyone: that takes {policy.signs_to_drain} independent sources, and "
             f"accused is {'; '.join(short[:MAX_NAMED])})"

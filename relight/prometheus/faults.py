@@ -29,8 +29,6 @@ class Fault:
     hold_out: bool
     says: str
     query: str = ""
-    code: int = 0
-    """Of an Xid."""
 
 
 @dataclass(frozen=True)
