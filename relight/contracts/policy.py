@@ -169,6 +169,8 @@ class Policy(Model):
     """Whether relight may act by itself, in act mode."""
     isolation: Isolation = Isolation.DRAIN
     """How far it may go to keep jobs off a faulty node."""
+    exclude_for: timedelta = Field(default=timedelta(days=7), gt=timedelta(0))
+    """How long relight keeps this job off a node. The first restart after that lets it run there again."""
     signs: int = Field(default=1, ge=0, le=5)
     """So many independent sources must confirm a fault before relight restarts the job by itself."""
     signs_to_drain: int = Field(default=2, ge=1, le=5)
