@@ -81,6 +81,8 @@ class Double:
         return self.since
 
     async def partition_size(self, partition: str) -> int | None:
+        if self.lose.get("partition_size"):
+            raise SchedulerUnreachable("partition_size: no answer")
         return self.partitions.get(partition)
 
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
