@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from relight.config import Settings
 from relight.contracts import TrainingJob
 from relight.diagnosis.catalogue import Catalogue
+from relight.known_rules import new_rules
 from relight.policies import Policies
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable, connect
@@ -200,6 +201,9 @@ class Sensor:
             log.error("the policy file cannot be used: the last usable one stays in force", why=problem)
         elif self._settings.policy_file is not None:
             log.info("policies in force", file=str(self._settings.policy_file))
+        counting = self._policies.file.observe
+        if new := [rule for rule in new_rules(self._settings.state_dir) if rule in counting]:
+            log.info("rules that came with an upgrade only count until they are promoted", rules=new)
 
     def _hear_watched(self, monitor: str, job: TrainingJob) -> None:
         known = self._jobs.get(monitor)

@@ -82,7 +82,8 @@ class PolicyFile(_Part):
     """Detectors, signatures and Xids (`xid-79`, or the number) that only count: what they alone saw is
     shown, and a person is asked."""
     promote: tuple[str, ...] = ()
-    """Signatures and Xids of the site's own (setting `signatures`) that may act; the others only count."""
+    """Rules that may act although they are new: the site's own signatures and Xids (setting `signatures`),
+    and what an upgrade of relight brought."""
 
     @property
     def names(self) -> tuple[str, ...]:
