@@ -10,6 +10,7 @@ from relight.durations import format_duration
 from relight.report import plots
 from relight.report.contents import Report
 from relight.report.records import Chain, Loss, Phase
+from relight.report.timeline import BY_THE_HOUR
 
 MAX_CHAINS = 100
 """Rows of the table of runs."""
@@ -38,6 +39,7 @@ def render(report: Report) -> str:
         report=report,
         figures=figures,
         phases=list(Phase),
+        when="%Y-%m-%d %H:%M" if figures.until - figures.since <= BY_THE_HOUR else "%Y-%m-%d",
         plots=dict(_plots(report)),
         durations=[row for row in (*figures.phases, figures.waited, figures.whole) if row is not None],
         chains=hit[:MAX_CHAINS],
@@ -55,8 +57,8 @@ def said(time: timedelta | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """With one digit; a dash for None."""
-    return "–" if share is None else f"{share:.1%}".replace("%", " %")
+    """With one digit, or two where it is nearly all; a dash for None."""
+    return "–" if share is None else f"{share * 100:.{2 if 0.99 < share < 1 else 1}f} %"
 
 
 def number(value: float | None) -> str:

@@ -48,21 +48,19 @@ _MARKS = [timedelta(seconds=s) for s in (0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86
 
 
 def efficiency(buckets: Sequence[Bucket]) -> str:
-    """ETTR over time: a step for each piece of the window, and gaps where nothing was watched."""
+    """ETTR over time: a step for each piece of the window, and gaps where nothing was watched.
+
+    The axis begins a little below the worst of them: what is worth seeing is between 90 and 100 %.
+    """
     with _figure(2.6) as (figure, axes):
-        for bucket in buckets:
-            if bucket.ettr is not None:
-                axes.fill_between(
-                    [bucket.begin, bucket.end],
-                    bucket.ettr,
-                    color=BLUE,
-                    alpha=0.25,
-                    linewidth=0,
-                )
-                axes.hlines(bucket.ettr, bucket.begin, bucket.end, color=BLUE, linewidth=2)
+        known = [bucket for bucket in buckets if bucket.ettr is not None]
+        for bucket in known:
+            axes.hlines(bucket.ettr, bucket.begin, bucket.end, color=BLUE, linewidth=2.5)
         axes.set_xlim(buckets[0].begin, buckets[-1].end)
-        axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
+        worst = min(bucket.ettr or 0.0 for bucket in known)
+        margin = max((1 - worst) / 8, 0.001)
+        axes.set_ylim(max(0.0, worst - margin), 1 + margin / 2)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
         locator = AutoDateLocator(maxticks=6)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))

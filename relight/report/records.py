@@ -80,7 +80,7 @@ class Loss(Model):
         if total > self.gpu_hours:  # clocks of several machines: phases may overlap a little
             known = {phase: hours * self.gpu_hours / total for phase, hours in known.items()}
             total = self.gpu_hours
-        return known | {Phase.REST: self.gpu_hours - total}
+        return known | {Phase.REST: max(0.0, round(self.gpu_hours - total, 6))}
 
 
 class ChainEnd(StrEnum):

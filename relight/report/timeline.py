@@ -13,6 +13,8 @@ from relight.contracts import Model, UtcDatetime
 from relight.report.records import Chain
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+BY_THE_HOUR, BY_THE_DAY = 2 * DAY, 62 * DAY
+"""Windows of up to this length are cut into hours, and into days; longer ones into weeks."""
 
 Span = tuple[datetime, datetime]
 
@@ -46,9 +48,9 @@ def union(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def edges(since: datetime, until: datetime) -> list[datetime]:
-    """Where pieces of the window meet: hours of up to two days, days of up to two months, else weeks; UTC."""
+    """Where the pieces of a window meet, its ends included: whole hours, days or weeks (UTC)."""
     window = until - since
-    step = HOUR if window <= 2 * DAY else DAY if window <= 62 * DAY else 7 * DAY
+    step = HOUR if window <= BY_THE_HOUR else DAY if window <= BY_THE_DAY else 7 * DAY
     epoch = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday
     first = epoch + ((since - epoch) // step + 1) * step
     inner = [first + n * step for n in range(max(0, ceil((until - first) / step)))]
