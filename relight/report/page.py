@@ -17,10 +17,10 @@ MAX_CHAINS = 100
 MAX_LOSSES = 20
 """Rows of the table of the most expensive recoveries."""
 _ROUND = (
-    (timedelta(minutes=1), timedelta(seconds=0.1)),
     (timedelta(hours=1), timedelta(seconds=1)),
     (timedelta(days=2), timedelta(minutes=1)),
 )
+"""Below the first, times are rounded to the second."""
 
 
 def render(report: Report) -> str:
@@ -52,6 +52,8 @@ def said(time: timedelta | None) -> str:
     """A duration as precisely as one wants to know it; a dash for None."""
     if time is None:
         return "–"
+    if time < timedelta(seconds=10):
+        return f"{time.total_seconds():.1f}".removesuffix(".0") + "s"
     unit = next((unit for below, unit in _ROUND if time < below), timedelta(hours=1))
     return format_duration(round(time / unit) * unit)
 

@@ -19,6 +19,7 @@ from relight.cli.watch import start_monitor
 from relight.config import Settings
 from relight.contracts import TrainingJob
 from relight.contracts.ids import TASK_QUEUE, monitor_id, recovery_id
+from relight.report.records import ChainEnd
 from tests.relight.cli.conftest import Relight
 from tests.relight.cli.stand_ins import a_job, serving
 from tests.relight.report.making import job, recovery
@@ -59,14 +60,15 @@ def archived(settings_file: Path, directory: Path, *audits: RecoveryAudit) -> No
     settings_file.write_text(f'{settings_file.read_text()}\n[archive]\nurl = "{directory}/archive"\n')
 
 
-def told(relight: Relight, cluster: str, *args: str) -> ReportView:
-    """The JSON, once Temporal's lists have caught up."""
+def told(relight: Relight, cluster: str, recoveries: int) -> ReportView:
+    """The JSON, once Temporal's lists have caught up: they know so many recoveries, and of monitors that end."""
     end = time.monotonic() + 20
     while True:
-        done = relight("--cluster", cluster, "report", "--json", *args)
+        done = relight("--cluster", cluster, "report", "--json")
         assert done.exit_code == 0, done.output
         view = ReportView.model_validate_json(done.stdout)
-        if view.chains and view.chains[0].until is not None or time.monotonic() > end:
+        settled = all(chain.end is not ChainEnd.OPEN for chain in view.chains)
+        if (settled and view.figures.recoveries == recoveries) or time.monotonic() > end:
             return view
         time.sleep(0.2)
 
@@ -84,7 +86,7 @@ def test_live_history_and_archive_are_one_and_nothing_counts_twice(
         ),
     )
     assert relight("--cluster", approved.cluster, "audit", "archive").exit_code == 0
-    view = told(relight, approved.cluster)
+    view = told(relight, approved.cluster, recoveries=2)
     by_job = {chain.job_id: chain for chain in view.chains}
     assert set(by_job) == {approved.attempt.job_id, "88001"}
     live = by_job[approved.attempt.job_id]
