@@ -61,7 +61,7 @@ def archived(settings_file: Path, directory: Path, *audits: RecoveryAudit) -> No
 
 
 def told(relight: Relight, cluster: str, recoveries: int) -> ReportView:
-    """The JSON, once Temporal's lists have caught up: they know so many recoveries, and of monitors that end."""
+    """The JSON, once Temporal's lists have caught up: with so many recoveries, and no open run."""
     end = time.monotonic() + 20
     while True:
         done = relight("--cluster", cluster, "report", "--json")
