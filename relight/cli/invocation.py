@@ -77,6 +77,21 @@ class Invocation:
         """
         return await connect(key_file=self.settings.encryption.key_file)
 
+    async def client_or_archive(self) -> Client | None:
+        """A connection to Temporal; None: it does not answer, only the archive can be asked, and that is said.
+
+        Raises:
+            TemporalUnavailable: it does not answer, and there is no archive.
+            EncryptionError: as `client`.
+        """
+        try:
+            return await self.client()
+        except TemporalUnavailable as error:
+            if not self.settings.archive.url:
+                raise
+            complain(f"only the archive is looked at: {error}", "warning")
+            return None
+
 
 def invocation(ctx: typer.Context) -> Invocation:
     """The invocation that this command belongs to."""

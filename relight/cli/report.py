@@ -9,10 +9,9 @@ import typer
 
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async, some_time
-from relight.cli.output import complain, print_json, say
+from relight.cli.output import print_json, say
 from relight.cli.report_sources import gather
 from relight.cli.shapes import ReportView
-from relight.temporal import TemporalUnavailable
 
 STDOUT = Path("-")
 _NEEDED = ("matplotlib", "jinja2")
@@ -47,13 +46,7 @@ def report(
         _check(out)
 
     async def work() -> ReportView:
-        try:
-            client = await invocation(ctx).client()
-        except TemporalUnavailable as error:
-            if not settings.archive.url:
-                raise
-            complain(f"only the archive is looked at: {error}", "warning")
-            client = None
+        client = await invocation(ctx).client_or_archive()
         return await gather(client, settings, window, write, datetime.now(UTC))
 
     found = run_async(work())
@@ -70,7 +63,7 @@ def report(
         out.write_text(page, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"the report cannot be written: {error}") from error
-    say(f"{out}: {found.figures.recoveries} recoveries of {len(found.chains)} runs")
+    say(f"{out}: recoveries {found.figures.recoveries}, runs {len(found.chains)}")
 
 
 def _check(out: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_page_is_written(relight: Relight, approved: TrainingJob, tmp_path: Pa
     done = relight("--cluster", approved.cluster, "report", "--since", "7d", "--out", out)
     assert done.exit_code == 0, done.output
     assert str(out) in done.stdout
-    assert "1 recoveries of 1 runs" in done.stdout
+    assert "recoveries 1, runs 1" in done.stdout
     page = out.read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert approved.attempt.job_id in page

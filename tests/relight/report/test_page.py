@@ -121,7 +121,7 @@ def test_an_empty_history_says_how_to_get_one() -> None:
         ),
         pytest.param(
             report([], [recovery(job(), UNTIL, outcome=Outcome.HELD)]),
-            ["Temporal has forgotten their monitors", "Of 1 chains"], id="only the archive",
+            ["Temporal has forgotten their monitors", "Of 1 chain 1 had"], id="only the archive",
         ),
         pytest.param(
             report([watch(job())], [recovery(job(), SINCE)]),
@@ -129,7 +129,7 @@ def test_an_empty_history_says_how_to_get_one() -> None:
         ),
         pytest.param(
             report([watch(job())], [recovery(job(), SINCE, outcome=Outcome.EXPIRED)]),
-            ["of 1 not known", "expired"], id="a cost that is not known",
+            ["by 1 fault; of 1 it is not known", "expired"], id="a cost that is not known",
         ),
         pytest.param(
             report([watch(job())], []).model_copy(update={"nodes": None}),
@@ -137,7 +137,7 @@ def test_an_empty_history_says_how_to_get_one() -> None:
         ),
         pytest.param(
             report([watch(job())], [recovery(job(), UNTIL, outcome=Outcome.REFUTED)]),
-            ["0 of 0", "1 were none", "refuted"], id="a false alarm",
+            ["0 of 0", "faults; 1 suspected, and none", "refuted"], id="a false alarm",
         ),
     ],
 )  # fmt: skip
