@@ -78,7 +78,7 @@ class Invocation:
         return await connect(key_file=self.settings.encryption.key_file)
 
     async def client_or_archive(self) -> Client | None:
-        """A connection to Temporal; None: it does not answer, only the archive can be asked, and that is said.
+        """A connection to Temporal; None: it does not answer, only the archive can be asked, which is said.
 
         Raises:
             TemporalUnavailable: it does not answer, and there is no archive.
