@@ -67,7 +67,7 @@ def number(value: float | None) -> str:
     """With the digits that matter; a dash for None."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 0.05 else f"{value:.2g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
 
 
 def _plots(report: Report) -> Iterator[tuple[str, str]]:

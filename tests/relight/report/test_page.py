@@ -172,7 +172,8 @@ def test_shares(share: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (0, "0"), (0.0123, "0.012"), (3.14159, "3.1"), (12_345.6, "12,346")]
+    ("value", "text"),
+    [(None, "–"), (0, "0"), (0.0123, "0.012"), (0.0942, "0.094"), (3.14159, "3.1"), (12_345.6, "12,346")],
 )
 def test_numbers(value: float | None, text: str) -> None:
     assert number(value) == text
