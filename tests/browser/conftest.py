@@ -15,8 +15,12 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Route, async_pla
 
 PATIENCE = 60.0
 """Seconds that a page may take to show what is waited for, on a busy machine."""
-VIEWPORT = {"width": 1440, "height": 1000}
+VIEWPORT = {"width": 1280, "height": 900}
 HERE = ("", "localhost", "127.0.0.1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", metavar="DIR", help="write docs/images anew, into this directory")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
