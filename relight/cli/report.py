@@ -37,7 +37,7 @@ def report(
     """Write a page on training efficiency: time lost by cause and phase, chains, bad nodes, what would help.
 
     It is one HTML file that needs nothing else: open it, print it, send it. relight report --since 7d
-    Needs the extra: pip install 'relight[report]'; --json does not.
+    It needs the extra `report` (matplotlib and Jinja); --json does not.
     """
     settings = invocation(ctx).settings
     window = some_time("--since", since)

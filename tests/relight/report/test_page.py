@@ -112,6 +112,14 @@ def test_an_empty_history_says_how_to_get_one() -> None:
     assert not found.all("img", "table")
 
 
+def test_nodes_are_listed_also_where_no_job_was_watched() -> None:
+    given = report().model_copy(update={"nodes": a_month().nodes})
+    found = Reader(render(given))
+    assert "Nothing to report yet" in found.text
+    assert "node007" in found.text
+    assert HOSTILE in found.text
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
