@@ -18,10 +18,9 @@ from relight.cli.audit_replay import verify_history
 from relight.cli.audit_sources import of_target, the_archive
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import SpeakingGroup, invocation, run_async
-from relight.cli.output import complain, console, print_json, say
+from relight.cli.output import console, print_json, say
 from relight.cli.shapes import ArchiveCheckView, AuditView, VerifyView
 from relight.contracts.ids import RECOVERY_WORKFLOW
-from relight.temporal import TemporalUnavailable
 
 
 class _ShowsByDefault(SpeakingGroup):
@@ -71,13 +70,7 @@ def show(
     settings = invocation(ctx).settings
 
     async def work() -> AuditView:
-        try:
-            client = await invocation(ctx).client()
-        except TemporalUnavailable as error:
-            if not settings.archive.url:
-                raise
-            complain(f"only the archive is looked at: {error}", "warning")
-            client = None
+        client = await invocation(ctx).client_or_archive()
         return await of_target(client, settings, target)
 
     try:

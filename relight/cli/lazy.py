@@ -40,6 +40,7 @@ LAZY: Mapping[str, Lazy] = {
     "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
     "audit": Lazy("relight.cli.audit", "app", "Evidence"),
     "quality": Lazy("relight.cli.quality", "quality", "Evidence"),
+    "report": Lazy("relight.cli.report", "report", "Evidence"),
     "doctor": Lazy("relight.cli.doctor", "doctor", "Services"),
     "watchdog": Lazy("relight.cli.watchdog", "watchdog", "Services"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),

@@ -6,6 +6,7 @@ from relight.contracts import Mode, Model, Policy, RecoveryOutcome, TrainingJob,
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
 from relight.quality.case import Case
 from relight.quality.figures import Figures
+from relight.report.contents import Report
 
 
 class WatchedJob(Model):
@@ -240,6 +241,10 @@ class QualityView(Model):
     groups: tuple[Figures, ...] = ()
     cases: tuple[Case, ...] = ()
     """Oldest first."""
+
+
+class ReportView(Report):
+    """`relight report --json`."""
 
 
 class StageView(Model):

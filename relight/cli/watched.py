@@ -75,7 +75,7 @@ async def list_monitors(
     found = []
     async for execution in client.list_workflows(" AND ".join(query)):
         if execution.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
-            monitor = await _read(execution)
+            monitor = await as_monitor(execution)
             if monitor is not None:
                 found.append(monitor)
     return sorted(found, key=lambda monitor: monitor.execution.start_time)
@@ -203,13 +203,13 @@ async def _by_workflow_id(client: Client, target: str) -> Monitor:
         if e.status is not RPCStatusCode.NOT_FOUND:
             raise
         raise CommandError(f"there is no workflow {target}", ExitCode.NOT_FOUND) from e
-    monitor = await _read(described) if described.workflow_type == MONITOR_WORKFLOW else None
+    monitor = await as_monitor(described) if described.workflow_type == MONITOR_WORKFLOW else None
     if monitor is None:
         raise CommandError(f"workflow {target} is not one of relight's", ExitCode.NOT_FOUND)
     return monitor
 
 
-async def _read(execution: WorkflowExecution) -> Monitor | None:
+async def as_monitor(execution: WorkflowExecution) -> Monitor | None:
     """The monitor with its job from the memo; a memo that cannot be read is complained of."""
     try:
         job = await execution.memo_value(MEMO_JOB, type_hint=TrainingJob)

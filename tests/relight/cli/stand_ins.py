@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
 from temporalio.client import Client
+from temporalio.common import TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -33,7 +34,13 @@ from relight.contracts import (
     Timeline,
     TrainingJob,
 )
-from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, RECOVERY_WORKFLOW, recovery_id
+from relight.contracts.ids import (
+    MEMO_JOB,
+    MONITOR_WORKFLOW,
+    RECOVERY_WORKFLOW,
+    recovery_id,
+    search_attributes,
+)
 from relight.contracts.messages import (
     Decision,
     DecisionResult,
@@ -144,6 +151,7 @@ class StandInMonitor:
                 RecoveryInput(monitor_id=workflow.info().workflow_id, job=self.job, diagnosis=a_diagnosis()),
                 id=recovery,
                 result_type=RecoveryOutcome,
+                search_attributes=TypedSearchAttributes(search_attributes(self.job, "confirming")),
             )
             self.open.clear()
             await workflow.wait_condition(lambda: self.ended)
