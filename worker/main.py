@@ -15,6 +15,7 @@ from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SchedulerUnreachable
 from relight.temporal import connect
 from worker.audit import Audit
+from worker.guard_metrics import showing
 from worker.guarding import guarding
 from worker.outcomes import Outcomes
 from worker.preflight import check_scheduler, check_search_attributes
@@ -41,9 +42,8 @@ async def run_worker(settings: Settings) -> None:
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
     scheduler = open_scheduler(settings)
-    client = await connect(
-        key_file=settings.encryption.key_file, runtime=_runtime(settings.worker.metrics_address)
-    )
+    runtime = _runtime(settings.worker.metrics_address)
+    client = await connect(key_file=settings.encryption.key_file, runtime=runtime)
     await check_search_attributes(client)
     try:
         version = await check_scheduler(scheduler)
@@ -56,7 +56,8 @@ async def run_worker(settings: Settings) -> None:
     await asyncio.to_thread(activities.warm_up)
     async with make_worker(client, scheduler, settings):
         log.info("the worker serves", task_queue=settings.task_queue, namespace=client.namespace)
-        async with guarding(client, scheduler, settings):
+        meter = runtime.metric_meter if runtime is not None else None
+        async with guarding(client, scheduler, settings), showing(client, scheduler, settings, meter):
             await stop.wait()
         log.info("the worker stops", grace_seconds=settings.worker.graceful_shutdown.total_seconds())
     log.info("the worker has stopped")

@@ -125,6 +125,7 @@ async def test_a_recovery_and_its_metrics_in_prometheus(
     assert "relight_detections_total{" in text
     assert "temporal_num_pollers" in text
     assert "temporal_workflow_completed" in text
+    assert "relight_guard_up{" in text
     with prometheus(tmp_path, address) as ask:
         assert await eventually(lambda: ask('up{job="relight"}')) == 1
         assert await eventually(lambda: ask('relight_recoveries_total{outcome="resumed"}')) == 1
