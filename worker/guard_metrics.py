@@ -27,6 +27,7 @@ log = structlog.get_logger("worker.guard")
 
 ASK_EVERY = 15.0
 """Seconds: as often as Prometheus usually scrapes."""
+TRY_AGAIN = 3.0
 RPC_TIMEOUT = timedelta(seconds=10)
 
 
@@ -60,8 +61,8 @@ async def _show(client: Client, scheduler: Scheduler, settings: Settings, meter:
             await asyncio.sleep(ASK_EVERY)
     gauges = GuardMetrics(client, meter, cluster, has_guard=settings.guard)
     while True:
-        await gauges.look()
-        await asyncio.sleep(ASK_EVERY)
+        answered = await gauges.look()
+        await asyncio.sleep(ASK_EVERY if answered else TRY_AGAIN)
 
 
 class GuardMetrics:
@@ -80,10 +81,14 @@ class GuardMetrics:
         self._cluster = cluster
         self._has_guard = has_guard
         self._states: set[str] = set()
-        self._answered = True
+        self._answered = False  # before the first answer there is nothing that could be old
 
-    async def look(self) -> None:
-        """Asks once. Silence of Temporal or of the guard is shown, and never raised."""
+    async def look(self) -> bool:
+        """Asks once. Silence of Temporal or of the guard is shown, and never raised.
+
+        Returns:
+            Whether all answered.
+        """
         try:
             await self._show_recoveries()
             if self._has_guard:
@@ -96,6 +101,7 @@ class GuardMetrics:
             self._answered = False
         else:
             self._answered = True
+        return self._answered
 
     async def _ask(self) -> GuardStatus:
         status: GuardStatus = await self._client.get_workflow_handle(guard_id(self._cluster)).query(
