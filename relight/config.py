@@ -113,6 +113,9 @@ class WorkerSettings(_Section):
     max_cached_workflows: int = Field(default=1000, ge=1)
     graceful_shutdown: Duration = timedelta(seconds=30)
     """How long running activities may take to finish after a stop was asked for."""
+    build_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    """The version of the code, for Temporal's worker versioning: workflows end on the version that they began
+    with, or renew themselves on a newer one. Empty: every worker takes every workflow."""
 
 
 class SlurmSettings(_Section):

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import structlog
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 import activities
 from relight.config import ConfigError, Settings
@@ -74,6 +75,21 @@ def make_worker(client: Client, scheduler: Scheduler, settings: Settings) -> Wor
         max_cached_workflows=settings.worker.max_cached_workflows,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=settings.worker.graceful_shutdown,
+        deployment_config=_version(settings),
+    )
+
+
+def _version(settings: Settings) -> WorkerDeploymentConfig | None:
+    """Which version of which deployment this worker is; the deployment is named like its task queue.
+
+    Set here and not in `@workflow.defn`: a worker that is not versioned could not run such workflows at all.
+    """
+    if not settings.worker.build_id:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.task_queue, settings.worker.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
     )
 
 
