@@ -86,6 +86,8 @@ class SensorSettings(_Section):
     """Bytes of one log line that are looked at."""
     metrics_address: str = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
+    wake_address: str = ""
+    """`host:port` on which Slurm's hook tells by UDP that a job has ended; empty: nobody does."""
 
 
 class NodeSettings(_Section):
