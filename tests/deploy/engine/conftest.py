@@ -1,4 +1,4 @@
-"""Only `make test-compose` collects this directory; it is no part of `make test`: it needs a container engine."""
+"""Only `make test-compose` collects this directory: it needs a container engine, and `make test` has none."""
 
 import os
 

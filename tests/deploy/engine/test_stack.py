@@ -1,6 +1,6 @@
-"""The whole of deploy/compose in a container engine: it becomes healthy, and its parts have found each other.
+"""The whole of deploy/compose in a container engine: it becomes healthy, and its parts find each other.
 
-There is no Slurm behind it: the worker and the sensor say so and wait, which is what they do on a cluster too.
+There is no Slurm behind it: the worker and the sensor say so and wait, as they do on a cluster.
 """
 
 import base64
@@ -29,7 +29,7 @@ PartitionName=main Nodes=ALL
 
 
 class Stack:
-    """`docker compose` on a copy of what it needs, with passwords, a munge key and a slurm.conf of its own."""
+    """`docker compose` on a copy of what it needs, with passwords, a munge key and a slurm.conf."""
 
     def __init__(self, root: Path) -> None:
         self.directory = root / "deploy" / "compose"
