@@ -93,7 +93,7 @@ async def test_a_guard_moves_to_the_newer_version_and_the_older_one_drains(
     assert status.counts.renewals == 1, "it went on with all that it knew"
     left = f"TemporalWorkerDeploymentVersion='queue-{tmp_path.name}:{{}}' AND ExecutionStatus='Running'"
     async with asyncio.timeout(20):  # visibility lags behind
-        while [w.id async for w in client.list_workflows(left.format("2.0"))] != [guard.id]:
+        while [w.id async for w in client.list_workflows(left.format("2.0"))] != [guard.id]:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     assert [w.id async for w in client.list_workflows(left.format("1.0"))] == []
     assert deployment.describe_version("1.0")["drainageInfo"]["drainageStatus"] in {"draining", "drained"}
