@@ -43,12 +43,15 @@ class Stack:
         key = root / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
+        # Nobody but root and relight's user may own its settings, and nobody but munge's user the key.
+        relight, munge = (64030, 64031) if os.getuid() == 0 else (os.getuid(), os.getuid())
+        os.chown(key, munge, -1)
         values = {
             "COMPOSE_PROJECT_NAME": "relight-test",
-            "RELIGHT_UID": "64030",
-            "RELIGHT_GID": "64030",
-            "MUNGE_UID": str(os.getuid()),
-            "MUNGE_GID": str(os.getgid()),
+            "RELIGHT_UID": str(relight),
+            "RELIGHT_GID": str(relight),
+            "MUNGE_UID": str(munge),
+            "MUNGE_GID": str(munge),
             "MUNGE_KEY": str(key),
             "SLURM_CONF_DIR": str(root / "slurm"),
             "SHARED": str(root / "shared"),
