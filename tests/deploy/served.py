@@ -11,12 +11,11 @@ from worker.metrics import METRICS
 OF_TEMPORAL = {
     "temporal_activity_schedule_to_start_latency",
     "temporal_num_pollers",
-    "temporal_request_failure_total",
     "temporal_worker_task_slots_available",
     "temporal_workflow_task_schedule_to_start_latency",
 }
 """Of Temporal's runtime, as alerts and dashboard use them: `tests/worker/test_worker.py` finds them there."""
-OF_TEMPORAL_IN_TROUBLE = {"temporal_workflow_task_execution_failed_total"}
+OF_TEMPORAL_IN_TROUBLE = {"temporal_request_failure_total", "temporal_workflow_task_execution_failed_total"}
 """They have no series as long as nothing fails (temporalio's `sdk-core`, `telemetry/metrics.rs`)."""
 
 
