@@ -27,8 +27,10 @@ def test_files_and_units() -> None:
 
 
 def test_commands() -> None:
-    lines = re.findall(r"(?:`|^ *|/|-- |exec \w+ )(relight [a-z][^`\n#]*)", ALL, re.MULTILINE)
-    found = {" ".join(line.split()) for line in lines}
+    blocks = "\n".join(re.findall(r"^ *```sh\n(.*?)```", ALL, re.MULTILINE | re.DOTALL))
+    typed = re.findall(r"(?:^ *|/|-- |exec \w+ )(relight [a-z][^\n#]*)", blocks, re.MULTILINE)
+    quoted = re.findall(r"`(relight [a-z][^`]*)`", ALL)
+    found = {" ".join(line.split()) for line in typed + quoted}
     assert {"relight setup", "relight worker", "relight sensor", "relight doctor"} <= found
     for line in found:
         assert commands.problem(commands.relight_words(line)) == "", line
