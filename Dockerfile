@@ -35,8 +35,8 @@ LABEL org.opencontainers.image.title="relight" \
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends slurm-client munge \
     && rm -rf /var/lib/apt/lists/* /etc/munge/munge.key \
-    && groupadd --gid "${GID}" relight \
-    && useradd --uid "${UID}" --gid "${GID}" --home-dir /var/lib/relight --no-create-home --shell /usr/sbin/nologin relight \
+    && groupadd --non-unique --gid "${GID}" relight \
+    && useradd --non-unique --uid "${UID}" --gid "${GID}" --home-dir /var/lib/relight --no-create-home --shell /usr/sbin/nologin relight \
     && install --directory --owner=relight --group=relight --mode=0700 /var/lib/relight \
     && install --directory --mode=1777 /run/munge \
     && install --directory --mode=0755 /etc/relight
