@@ -86,6 +86,8 @@ class SensorSettings(_Section):
     """Bytes of one log line that are looked at."""
     metrics_address: str = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
+    wake_address: str = ""
+    """`host:port` on which Slurm's hook tells by UDP that a job has ended; empty: nobody does."""
 
 
 class NodeSettings(_Section):
@@ -113,6 +115,9 @@ class WorkerSettings(_Section):
     max_cached_workflows: int = Field(default=1000, ge=1)
     graceful_shutdown: Duration = timedelta(seconds=30)
     """How long running activities may take to finish after a stop was asked for."""
+    build_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    """The version of the code, for Temporal's worker versioning: workflows end on the version that they began
+    with, or renew themselves on a newer one. Empty: every worker takes every workflow."""
 
 
 class SlurmSettings(_Section):
