@@ -31,6 +31,7 @@ class Lazy:
 
 
 LAZY: Mapping[str, Lazy] = {
+    "logs": Lazy("relight.cli.logs", "logs", "Jobs"),
     "why": Lazy("relight.cli.why", "why", "Jobs"),
     "pause": Lazy("relight.cli.pause", "pause", "Jobs"),
     "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),

@@ -43,6 +43,62 @@ class JobView(WatchedJob):
     """Oldest first."""
 
 
+class LogQuote(Model):
+    """A piece of evidence, and where it is now."""
+
+    source: str
+    """`job_log`, `scheduler`, `kernel`, `nvml`, `prometheus` or `operator`."""
+    observed_at: UtcDatetime
+    text: str
+    """As it was recorded: one line, cleaned and bounded."""
+    node: str | None = None
+    rank: int | None = None
+    signature: str = ""
+    where: str = ""
+    """`file:byte offset`, or the query or command that showed it."""
+    file: str = ""
+    """The log file; empty: it is not from one."""
+    line: int | None = None
+    """Number of the line in the file, from 1; None: not known (the file is gone, or too long to count)."""
+    verbatim: bool = False
+    """The file says just this there now. False where it cannot be read, was written anew, or where the text
+    is about the line ("no step since", for example)."""
+    problem: str = ""
+    """Why the file cannot tell; empty: it can, or there is none."""
+
+
+class LogLine(Model):
+    """One line of a log file."""
+
+    line: int | None
+    offset: int
+    """Of its first byte."""
+    text: str
+    """Cleaned and bounded."""
+    evidence: bool
+    """It is an evidence line, and not one around it."""
+
+
+class LogExcerpt(Model):
+    """Lines of a log file that follow each other."""
+
+    file: str
+    lines: tuple[LogLine, ...]
+
+
+class LogsView(Model):
+    """`relight logs --json`."""
+
+    job_id: str
+    monitor_id: str
+    recovery_id: str
+    outcome: str = ""
+    """How the recovery ended; empty: it is open, or ended without a result."""
+    evidence: tuple[LogQuote, ...] = ()
+    """In the order in which it came in."""
+    excerpts: tuple[LogExcerpt, ...] = ()
+
+
 class GateView(Model):
     """A closed gate: what keeps relight from acting, and how to open it."""
 

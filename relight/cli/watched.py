@@ -5,8 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -32,6 +33,9 @@ ANSWER = timedelta(seconds=8)
 """How long a worker may take to answer a query; it replays a workflow that it has not in memory."""
 AT_ONCE = 16
 """Queries under way at the same time."""
+
+JobTarget = Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")]
+"""The job that a command is about."""
 
 _SAFE = re.compile(r"[A-Za-z0-9:._+\-]{1,300}")
 

@@ -76,16 +76,15 @@ def a_job(job_id: str, cluster: str = "here", mode: Mode = Mode.OBSERVE) -> Trai
     )
 
 
-def a_diagnosis() -> Diagnosis:
+def a_diagnosis(job: TrainingJob) -> Diagnosis:
+    log = job.log_paths[0] if job.log_paths else "train.log"
     return Diagnosis(
         symptom=Symptom.CRASH,
         cause=Cause.GPU_MEMORY_ECC,
         retryable=True,
         suspects=(Suspect(node="node02"),),
         evidence=(
-            Evidence(
-                source=Source.JOB_LOG, observed_at=T0, text=HOSTILE, node="node02", where="train.log:77"
-            ),
+            Evidence(source=Source.JOB_LOG, observed_at=T0, text=HOSTILE, node="node02", where=f"{log}:77"),
         ),
         explanation="a rank failed first",
         occurred_at=T0,
@@ -148,7 +147,9 @@ class StandInMonitor:
             self.open.append(recovery)
             await workflow.execute_child_workflow(
                 RECOVERY_WORKFLOW,
-                RecoveryInput(monitor_id=workflow.info().workflow_id, job=self.job, diagnosis=a_diagnosis()),
+                RecoveryInput(
+                    monitor_id=workflow.info().workflow_id, job=self.job, diagnosis=a_diagnosis(self.job)
+                ),
                 id=recovery,
                 result_type=RecoveryOutcome,
                 search_attributes=TypedSearchAttributes(search_attributes(self.job, "confirming")),
