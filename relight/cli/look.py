@@ -3,12 +3,16 @@
 from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+from temporalio.client import Client
 
-from relight.cli.exit_codes import CommandError
+from relight.cli.decide import WAITING
+from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
+from relight.cli.live import keep_showing
 from relight.cli.output import ago, clock, complain, console, duration, print_json, say
 from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, what_happened
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
@@ -21,15 +25,34 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def jobs(
     ctx: typer.Context,
     ended: Annotated[bool, typer.Option("--all", "-a", help="Those watched earlier, too.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it live, until Ctrl-C; also while Temporal is away.")
+    ] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.5, help="How often, with --watch.")] = 3,
     as_json: AsJson = False,
 ) -> None:
     """List the watched jobs."""
     settings = invocation(ctx).settings
+    if watch and as_json:
+        raise CommandError("say either --watch or --json", ExitCode.USAGE)
 
-    async def work() -> list[WatchedJob]:
-        client = await invocation(ctx).client()
+    async def look(client: Client) -> list[WatchedJob]:
         return await watched_jobs(client, await list_monitors(client, cluster=settings.cluster, ended=ended))
 
+    async def live() -> None:
+        client = await invocation(ctx).client()
+
+        async def screen() -> RenderableType:
+            return _live_screen(await look(client), settings.task_queue)
+
+        await keep_showing(screen, every)
+
+    async def work() -> list[WatchedJob]:
+        return await look(await invocation(ctx).client())
+
+    if watch:
+        run_async(live())
+        return
     found = run_async(work())
     if as_json:
         print_json(found)
@@ -63,6 +86,18 @@ def show(
     if view.status is None:
         silent: CommandError = no_worker(settings.task_queue)
         complain(f"{silent}; plan and progress are unknown", "warning")
+
+
+def _live_screen(found: list[WatchedJob], task_queue: str) -> RenderableType:
+    """What needs a person is said first: on a long list it would be off the screen."""
+    waiting = [job.job.attempt.job_id for job in found if job.state == WAITING]
+    head = f"[bold]{len(found)} jobs are watched[/]" if found else "no job is watched"
+    parts: list[RenderableType] = [head]
+    if waiting:
+        parts.append(f"[bold yellow]waiting for a person:[/] {escape(', '.join(waiting))} (relight show JOB)")
+    if any(job.status is None for job in found):
+        parts.append(f"[bold yellow]{escape(str(no_worker(task_queue)))}; progress is unknown[/]")
+    return Group(*parts, Text(), _table(found)) if found else Group(*parts)
 
 
 def _table(found: list[WatchedJob]) -> Table:

@@ -77,7 +77,7 @@ def test_escapes_and_endless_lines_are_inert(tmp_path: Path) -> None:
     found = look([quoted(file, file.stat().st_size - 5, "boom")], 5)
     assert shown(found) == [[(3, "boom", True)]], "the line before begins outside the window"
     early = look([quoted(file, 0)], 1)
-    assert [text for _, text, _ in shown(early)[0]][0] == "hello\ufffd"
+    assert shown(early)[0][0][1] == "hello\ufffd"
     assert all(len(text) <= 500 for _, text, _ in shown(early)[0])
 
 
