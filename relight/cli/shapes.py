@@ -4,6 +4,7 @@ from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
 from relight.contracts import Mode, Model, Policy, RecoveryOutcome, TrainingJob, UtcDatetime
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.contracts.outcome import Timeline
 from relight.quality.case import Case
 from relight.quality.figures import Figures
 from relight.report.contents import Report
@@ -34,6 +35,9 @@ class RecoveryView(Model):
     """Of an open one, and of the latest: evidence, plan, digest, deadline, log. None: no worker answered."""
     outcome: RecoveryOutcome | None = None
     """Of an ended one. None: it ended without a result (terminated, say)."""
+    times: Timeline | None = None
+    """When each thing happened; of an open recovery, as far as it has come. None: not asked for (only the
+    latest open one and ended ones have it), or its history cannot be read."""
 
 
 class JobView(WatchedJob):
@@ -41,6 +45,8 @@ class JobView(WatchedJob):
 
     recoveries: tuple[RecoveryView, ...] = ()
     """Oldest first."""
+    earlier_ids: tuple[str, ...] = ()
+    """Job ids that this run had before it was submitted anew, oldest first."""
 
 
 class LogQuote(Model):

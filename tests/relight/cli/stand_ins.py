@@ -35,6 +35,7 @@ from relight.contracts import (
     TrainingJob,
 )
 from relight.contracts.ids import (
+    JOB_ID,
     MEMO_JOB,
     MONITOR_WORKFLOW,
     RECOVERY_WORKFLOW,
@@ -112,6 +113,13 @@ class StandInMonitor:
     @workflow.signal
     def unwatch(self, note: Note) -> None:
         self.ended = True
+
+    @workflow.signal
+    def resubmitted(self, job_id: str) -> None:
+        attempt = self.job.attempt.model_copy(update={"job_id": job_id})
+        self.job = self.job.model_copy(update={"attempt": attempt})
+        workflow.upsert_memo({MEMO_JOB: self.job.model_dump(mode="json")})
+        workflow.upsert_search_attributes([JOB_ID.value_set(job_id)])
 
     @workflow.signal
     def sensor_speaks(self) -> None:
