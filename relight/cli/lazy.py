@@ -35,6 +35,7 @@ LAZY: Mapping[str, Lazy] = {
     "why": Lazy("relight.cli.why", "why", "Jobs"),
     "pause": Lazy("relight.cli.pause", "pause", "Jobs"),
     "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),
+    "simulate": Lazy("relight.cli.simulate", "simulate", "Try it"),
     "guard": Lazy("relight.cli.guard", "app", "Cluster"),
     "rollback": Lazy("relight.cli.rollback", "rollback", "Cluster"),
     "policy": Lazy("relight.cli.policy", "app", "Cluster"),

@@ -2,7 +2,16 @@
 
 from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
-from relight.contracts import Mode, Model, Policy, RecoveryOutcome, TrainingJob, UtcDatetime
+from relight.contracts import (
+    Mode,
+    Model,
+    Plan,
+    Policy,
+    RecoveryOutcome,
+    Symptom,
+    TrainingJob,
+    UtcDatetime,
+)
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
 from relight.contracts.outcome import Timeline
 from relight.quality.case import Case
@@ -247,6 +256,42 @@ class DemoResult(Model):
     outcome: RecoveryOutcome | None = None
     """What relight says."""
     ui: str
+
+
+class SimulationView(Model):
+    """`relight simulate --json`."""
+
+    ok: bool
+    """Relight saw the fault and said the right thing of it; in act mode it also recovered the job, by the
+    training's own log, or stopped with a reason."""
+    right: bool
+    """What it said of the fault is right; of `pause`, that it said nothing."""
+    why: str = ""
+    """Why it is not ok, where it is not."""
+    fault: str
+    partition: str = ""
+    mode: Mode
+    node: str = ""
+    """Where the fault was injected."""
+    job_id: str
+    monitor_id: str = ""
+    recovery_id: str = ""
+    """The latest; empty: there was none."""
+    fault_at: UtcDatetime | None = None
+    """As the training recorded it."""
+    detected_at: UtcDatetime | None = None
+    symptom: Symptom = Symptom.NONE
+    """As relight says; `none`: it noticed nothing."""
+    cause: str = ""
+    suspects: tuple[str, ...] = ()
+    """The nodes that it suspects."""
+    plan: Plan | None = None
+    """What it would do, or did."""
+    outcome: RecoveryOutcome | None = None
+    """None: it waits for a person (observe mode), or has not ended."""
+    failed_at_step: int | None = None
+    resumed_at_step: int | None = None
+    passed_step: int | None = None
 
 
 class AuditView(Model):
