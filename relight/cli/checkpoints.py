@@ -77,7 +77,8 @@ def checkpoints(
 
 
 def _store(directory: str | None, listing: Path | None) -> Store:
-    if (directory is None) == (listing is None):
+    # An empty name (an unset variable of a script, as a rule) would be the current directory.
+    if (directory is None) == (listing is None) or (directory is not None and not directory.strip()):
         raise CommandError("name either a directory or a --listing", ExitCode.USAGE)
     if listing is None:
         return open_store(directory or "")

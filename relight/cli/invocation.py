@@ -29,7 +29,7 @@ from relight.scheduler.port import (
     SchedulerError,
     SchedulerUnreachable,
 )
-from relight.temporal import NotReady, TemporalUnavailable, connect
+from relight.temporal import NotReady, TemporalSettingsError, TemporalUnavailable, connect
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (NotAllowed, ExitCode.USAGE),
     (UnsafePermissions, ExitCode.USAGE),
     (EncryptionError, ExitCode.USAGE),
+    (TemporalSettingsError, ExitCode.USAGE),
     (TemporalUnavailable, ExitCode.NO_TEMPORAL),
     (NotReady, ExitCode.NOT_READY),
     (SchedulerUnreachable, ExitCode.NO_SCHEDULER),

@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.temporal, pytest.mark.timeout(240)]
 
 
 def test_a_gpu_error_in_a_canary(lab: Lab, tmp_path: Path) -> None:
+    lab.until("a worker serves", lambda: "the worker serves" in lab.worker.text())
     other = lab.slurm.sbatch("#!/bin/bash\nsleep 600\n", "-N1")
     partition = lab.slurm.job(str(other))["Partition"]
     done = lab.cli(
