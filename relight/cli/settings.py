@@ -42,7 +42,7 @@ def config(
 
 
 def _default_policy(settings: Settings, known: set[str]) -> list[SettingView]:
-    """The policy of jobs that ask for none: where the settings do not define it, it is in force all the same."""
+    """The policy of jobs that ask for none: it is in force also where the settings do not define it."""
     origin, policy = "default", BUILT_IN[DEFAULT]
     try:
         file = Policies(settings).file
