@@ -48,6 +48,7 @@ LAZY: Mapping[str, Lazy] = {
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),
+    "schema": Lazy("relight.cli.schema", "schema", "Services"),
     "progress": Lazy("relight.cli.progress", "app", "Evidence"),
 }
 

@@ -36,13 +36,16 @@ def say(message: str) -> None:
 
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
-    """The JSON of one model, or of a list of them. Nothing is wrapped or coloured."""
-    data: Any = (
-        value.model_dump(mode="json")
-        if isinstance(value, BaseModel)
-        else [one.model_dump(mode="json") for one in value]
-    )
-    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+    """The JSON of one model, or of a list of them. Nothing is wrapped or coloured.
+
+    A number that JSON has no word for is a text, as in Temporal: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+    """
+    data: Any = _plain(value) if isinstance(value, BaseModel) else [_plain(each) for each in value]
+    sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def _plain(value: BaseModel) -> Any:
+    return json.loads(value.model_dump_json())
 
 
 def duration(value: timedelta | None) -> str:

@@ -3,17 +3,21 @@
 from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
 from relight.contracts import (
+    Action,
+    Cause,
     Mode,
     Model,
     Plan,
     Policy,
     RecoveryOutcome,
+    Role,
     Symptom,
     TrainingJob,
     UtcDatetime,
 )
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
 from relight.contracts.outcome import Timeline
+from relight.diagnosis.findings import PhaseLine, StepLine
 from relight.quality.case import Case
 from relight.quality.figures import Figures
 from relight.report.contents import Report
@@ -235,6 +239,86 @@ class SettingView(Model):
     value: Written
     origin: str
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
+
+
+class QuotedLine(Model):
+    """A line that a diagnosis rests on."""
+
+    file: str
+    line: int
+    """From 0."""
+    text: str
+    signature: str
+    role: Role
+
+
+class FirstError(Model):
+    """Where a run went wrong first."""
+
+    file: str
+    line: int
+    """From 0."""
+
+
+class LastProgress(Model):
+    """How far training had come."""
+
+    last_step: int
+    throughput: float | None = None
+    """As the run printed it."""
+
+
+class DiagnoseView(Model):
+    """`relight diagnose --json`."""
+
+    symptom: Symptom
+    cause: Cause
+    retryable: bool
+    blame_nodes: tuple[str, ...] = ()
+    action: Action
+    confidence: float
+    first_error: FirstError | None = None
+    progress: LastProgress | None = None
+    evidence: tuple[QuotedLine, ...] = ()
+    explanation: str
+    because: str
+    """Why this action."""
+    dropped: tuple[str, ...] = ()
+    """Causes that were considered and dropped, in words."""
+    blind: bool
+    """No step line was recognised."""
+    attempts: int
+
+
+class FaultySignature(Model):
+    """A signature with what is wrong with it."""
+
+    signature: str
+    where: str
+    """`file:line`."""
+    faults: tuple[str, ...]
+
+
+class LintView(Model):
+    """`relight catalogue lint --json`."""
+
+    signatures: int
+    faulty: tuple[FaultySignature, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Entries that cannot be used at all, in words."""
+
+
+class ProgressView(Model):
+    """`relight progress test --json`."""
+
+    step_lines: int
+    """0: relight is blind to this job's progress."""
+    phase_lines: int
+    """Lines about saving, loading, evaluating and the like."""
+    steps: tuple[StepLine, ...] = ()
+    """The last few."""
+    phases: tuple[PhaseLine, ...] = ()
+    """The last few."""
 
 
 class DemoResult(Model):

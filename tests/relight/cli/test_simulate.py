@@ -15,7 +15,7 @@ import pytest
 from relight.contracts import JobInfo
 from relight.scheduler.local import LocalScheduler
 from relight.scheduler.port import SubmitRequest
-from tests.relight.cli.conftest import Relight
+from tests.relight.cli.conftest import Relight, check_json
 from tests.relight.cli.test_up import Up
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(240)]
@@ -69,6 +69,7 @@ def test_three_simulations_beside_somebody_elses_job(up: Up, tmp_path: Path) -> 
 
         shown, told = recovered.communicate(timeout=120)
         assert recovered.returncode == 0, told + shown
+        check_json(["simulate"], shown)
         view: Any = json.loads(shown)
         assert (view["ok"], view["right"], view["symptom"], view["cause"]) == (
             True,
