@@ -16,6 +16,7 @@ from relight.audit.reading import read_recovery
 from relight.cli.audit_formats import as_csv, as_html, screen
 from relight.cli.audit_replay import verify_history
 from relight.cli.audit_sources import of_target, the_archive
+from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import SpeakingGroup, invocation, run_async
 from relight.cli.output import console, print_json, say
@@ -59,7 +60,10 @@ Url = Annotated[str, typer.Argument(help="Directory or fsspec URL.", show_defaul
 @app.command()
 def show(
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="JOB|RECOVERY", help="Job id, or a workflow id.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="JOB|RECOVERY", help="Job id, or a workflow id.", autocompletion=complete_job),
+    ],
     how: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
     as_json: AsJson = False,
 ) -> None:

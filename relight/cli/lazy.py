@@ -53,6 +53,10 @@ LAZY: Mapping[str, Lazy] = {
 }
 
 
+EPILOG = "Exit codes: relight --help"
+"""Below the help of each command: its exit codes mean the same everywhere."""
+
+
 class LazyGroup(SpeakingGroup):
     """Knows the lazy commands beside those that were added to it."""
 
@@ -64,4 +68,7 @@ class LazyGroup(SpeakingGroup):
         """The command of this name; None where there is none."""
         if cmd_name in LAZY and cmd_name not in self.commands:
             self.add_command(LAZY[cmd_name].load(cmd_name), cmd_name)
-        return super().get_command(ctx, cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        if found is not None and not found.epilog:
+            found.epilog = EPILOG
+        return found

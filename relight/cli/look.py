@@ -20,7 +20,7 @@ from relight.cli.live import keep_showing
 from relight.cli.output import ago, clock, complain, console, duration, print_json, say
 from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, timeline_of, what_happened
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
-from relight.cli.watched import find_monitor, job_view, list_monitors, no_worker, watched_jobs
+from relight.cli.watched import JobTarget, find_monitor, job_view, list_monitors, no_worker, watched_jobs
 from relight.contracts import Progress
 
 MAX_EARLIER = 5
@@ -75,7 +75,7 @@ def jobs(
 
 def show(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")],
+    job: JobTarget,
     as_json: AsJson = False,
 ) -> None:
     """Show one job: attempt, progress, the open or latest recovery with its plan and timeline, earlier ones.

@@ -15,6 +15,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, say
 from relight.cli.watched import (
+    JobTarget,
     Monitor,
     find_monitor,
     list_monitors,
@@ -36,7 +37,6 @@ SENSOR_SECONDS = 6.0
 LISTED_SECONDS = 10.0
 """How long Temporal may take to list a new workflow; its visibility store lags behind."""
 
-JobTarget = Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
 By = Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="you, on this host")]
 

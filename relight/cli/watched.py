@@ -22,6 +22,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
@@ -34,7 +35,10 @@ ANSWER = timedelta(seconds=8)
 AT_ONCE = 16
 """Queries under way at the same time."""
 
-JobTarget = Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")]
+JobTarget = Annotated[
+    str,
+    typer.Argument(help="Job id, or the id of the job's monitor or recovery.", autocompletion=complete_job),
+]
 """The job that a command is about."""
 
 _SAFE = re.compile(r"[A-Za-z0-9:._+\-]{1,300}")
