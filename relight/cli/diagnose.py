@@ -13,6 +13,7 @@ import typer
 from hostlist import BadHostlist, expand_hostlist
 from rich.markup import escape
 
+from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
 from relight.cli.output import complain, console, duration, print_json
@@ -106,17 +107,18 @@ def diagnose(
     silence = parse_duration(silent_for) if silent_for is not None else None
     if silence is None and still_running:
         silence = _since_last_write(job_logs or [])
-    report = investigate(
-        inputs,
-        catalogue,
-        now=datetime.now(UTC),
-        nodes=_nodes(nodes),
-        tasks_per_node=tasks_per_node,
-        still_running=still_running or silence is not None,
-        silent_for=silence,
-        exit_code=exit_code,
-        steps=_steps(step_pattern),
-    )
+    with busy("reading the logs"):
+        report = investigate(
+            inputs,
+            catalogue,
+            now=datetime.now(UTC),
+            nodes=_nodes(nodes),
+            tasks_per_node=tasks_per_node,
+            still_running=still_running or silence is not None,
+            silent_for=silence,
+            exit_code=exit_code,
+            steps=_steps(step_pattern),
+        )
     if as_json:
         print_json(view_of(report))
     else:

@@ -57,7 +57,7 @@ def doctor(
     What keeps a healthy relight from acting for a job (mode, approval, budgets) is told by `relight why JOB`.
     """
     stages = (*FIRST, *(OF_A_JOB if job else ()), *THEN, *(THEN_OF_A_JOB if job else ()))
-    view, code = run_async(examine(Bench(invocation(ctx), job), stages))
+    view, code = run_async(examine(Bench(invocation(ctx), job), stages), "looking at all stages")
     if as_json:
         print_json(view)
     else:

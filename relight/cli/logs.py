@@ -45,7 +45,7 @@ def logs(
         return await _recovery(await invocation(ctx).client(), settings, job)
 
     try:
-        audit = run_async(work())
+        audit = run_async(work(), "asking Temporal")
     except UnreadableHistory as error:
         raise CommandError(f"the history of the recovery cannot be read: {error}") from error
     found = look(evidence_of(audit), lines, owner_of_files(audit.job))

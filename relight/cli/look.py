@@ -62,7 +62,7 @@ def jobs(
     if watch:
         run_async(live())
         return
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
     elif found:
@@ -89,7 +89,7 @@ def show(
         monitor = await find_monitor(client, job, settings.cluster, ended=True)
         return await _with_times(client, await job_view(client, monitor))
 
-    view = run_async(work())
+    view = run_async(work(), "asking Temporal")
     if as_json:
         print_json(view)
     else:

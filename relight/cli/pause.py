@@ -63,7 +63,7 @@ def _tell(ctx: typer.Context, signal: str, job: str | None, cluster: bool, note:
         await client.get_workflow_handle(monitor.id).signal(signal, note)
         return f"job {job}"
 
-    return run_async(work())
+    return run_async(work(), "asking Temporal")
 
 
 async def _tell_cluster(client: Client, settings: Settings, signal: str, note: Note) -> str:

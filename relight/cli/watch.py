@@ -112,7 +112,7 @@ def watch(
                 "warning",
             )
 
-    run_async(work())
+    run_async(work(), "waiting for the scheduler, Temporal and a sensor")
 
 
 def mode(
@@ -132,7 +132,7 @@ def mode(
         change = ModeChange(mode=mode, by=by or whoami(), reason=reason)
         await change_mode(client, settings, monitor.id, change)
 
-    run_async(work())
+    run_async(work(), "asking Temporal")
     say(f"job {job} is in {mode.value} mode")
 
 
@@ -145,7 +145,7 @@ def unwatch(ctx: typer.Context, job: JobTarget, reason: Reason = "", by: By = ""
         monitor = await _running(client, job, settings)
         await client.get_workflow_handle(monitor.id).signal("unwatch", Note(by=by or whoami(), reason=reason))
 
-    run_async(work())
+    run_async(work(), "asking Temporal")
     say(f"job {job} will not be watched any more; an open recovery steps back before its next change")
 
 

@@ -47,7 +47,7 @@ def why(
         view = await job_view(client, await find_monitor(client, job, settings.cluster, ended=True))
         return await _look(client, settings, view)
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
         return
