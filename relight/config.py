@@ -487,7 +487,7 @@ def load_settings(config_file: Path | None = None, **flags: object) -> Settings:
         raise ConfigError("; ".join(_problem(error, origins) for error in e.errors())) from e
     except SettingsError as e:
         raise ConfigError(f"an environment variable cannot be read: {e.__cause__ or e}") from e
-    except tomllib.TOMLDecodeError as e:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigError(f"the settings file {file} is not valid TOML: {e}") from e
     except OSError as e:
         raise ConfigError(f"the settings file {file} cannot be read: {e.strerror or e}") from e

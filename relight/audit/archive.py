@@ -104,6 +104,10 @@ class Archive:
                     seen.add(entry.recovery_id)
                     yield entry
 
+    def exists(self) -> bool:
+        """There is such a place: a directory that is not there was never written, or is gone as a whole."""
+        return self._place.exists()
+
     def check(self) -> list[Checked]:
         """Goes through every chain; each result names the first problem, if there is one."""
         names = [name for name in self._place.names() if "/" in name]

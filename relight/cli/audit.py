@@ -162,6 +162,9 @@ def check_archive(
     """
     archive = the_archive(invocation(ctx).settings, url)
     try:
+        if not archive.exists():
+            where = url or invocation(ctx).settings.archive.url
+            raise CommandError(f"there is no archive {where}: nothing was ever archived there, or it is gone")
         with busy("reading the archive"):
             checked = archive.check()
     except (ArchiveError, OSError) as error:

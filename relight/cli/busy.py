@@ -24,7 +24,7 @@ def busy(doing: str) -> Iterator[Tell]:
     if not sys.stderr.isatty():
         yield nobody
         return
-    status = Console(stderr=True).status(f"{escape(doing)} ...")
+    status = Console(stderr=True, emoji=False).status(f"{escape(doing)} ...")
     timer = threading.Timer(AFTER, status.start)
     timer.daemon = True
 

@@ -71,7 +71,7 @@ def _decide(ctx: typer.Context, job: str, decision: Decision, yes: bool, as_json
     async def work() -> DecisionResult:
         client = await invocation(ctx).client()
         waiting = await find_waiting(client, settings, job, decision.plan_digest)
-        out = Console(stderr=True, highlight=False) if as_json else console()
+        out = Console(stderr=True, highlight=False, emoji=False) if as_json else console()
         out.print("\n".join([*what_happened(waiting), *plan_lines(waiting)]))
         if not yes and not _confirmed(decision, waiting, as_json):
             raise CommandError("nothing was decided", ExitCode.REFUSED)

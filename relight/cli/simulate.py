@@ -74,7 +74,7 @@ def simulate(
         )
     python = python or (sys.executable if local else "python3")
     wanted = Wanted(fault, mode, policy, partition, python, timeout)
-    story = Story(Console(stderr=True, highlight=False) if as_json else console())
+    story = Story(Console(stderr=True, highlight=False, emoji=False) if as_json else console())
     result = _in_a_directory(call, wanted, story, inside or (None if local else Path.cwd()))
     if as_json:
         print_json(result)

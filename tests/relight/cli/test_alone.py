@@ -71,16 +71,27 @@ def test_config_shows_the_default_policy_wherever_it_comes_from(alone: Relight, 
         (("jobs",), {"TEMPORAL_CONFIG_FILE": "broken.toml"}, 2, "client settings cannot be read"),
         (("jobs",), {"TEMPORAL_PROFILE": "no-such"}, 2, "Profile 'no-such' not found"),
         (("jobs",), {"TEMPORAL_ADDRESS": "no address"}, 2, "as host:port"),
+        (("--config", "binary", "config"), {}, 2, "is not valid TOML"),
+        (("demo", "--dir", "no/such"), {}, 2, "--dir no/such: No such file"),
+        (("sensor", "node", "--name", "a b"), {}, 2, "no name of a node"),
+        (("audit", "check-archive", "/no/such"), {}, 1, "there is no archive /no/such"),
+        (("audit", "check-archive", "broken.toml"), {}, 1, "there is no archive broken.toml"),
     ],
 )
-def test_mistakes_are_a_usage_error(
+def test_mistakes_are_told_in_a_line(
     alone: Relight, tmp_path: Path, args: tuple[str, ...], env: dict[str, str], code: int, says: str
 ) -> None:
     (tmp_path / "broken.toml").write_text("x = [")
+    (tmp_path / "binary").write_bytes(b"\x80\x00")
     done = alone(*args, **env)
     assert done.exit_code == code
     [line] = done.stderr.strip().splitlines()
     assert says in line
+
+
+def test_a_port_that_is_none_is_a_usage_error(alone: Relight) -> None:
+    assert alone("up", "--port", "99999").exit_code == 2
+    assert alone("up", "--ui-port", "0").exit_code == 2
 
 
 def test_a_misspelt_variable_is_told(alone: Relight) -> None:
