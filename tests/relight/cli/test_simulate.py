@@ -122,6 +122,6 @@ def jobs_of(scheduler: LocalScheduler) -> list[JobInfo]:
     ],
 )
 def test_what_it_does_not_begin(relight: Relight, args: tuple[str, ...], code: int, says: str) -> None:
-    done = relight(*args)
+    done = relight(*args, RELIGHT_TASK_QUEUE="nobody-serves-this")
     assert done.exit_code == code, done.output
     assert says in done.stderr
