@@ -81,7 +81,8 @@ async def _from_temporal(
     query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND StartTime >= '{begin:%Y-%m-%dT%H:%M:%SZ}'"
     if settings.cluster:
         query += f" AND RelightCluster='{settings.cluster}'"
-    slots, unreadable = asyncio.Semaphore(AT_ONCE), []
+    slots = asyncio.Semaphore(AT_ONCE)
+    unreadable: list[str] = []
     begun = 0
 
     async def one(execution: WorkflowExecution) -> RecoveryAudit | None:

@@ -41,6 +41,7 @@ PRINTED: Mapping[str, Any] = {
     "audit verify": shapes.VerifyView,
     "audit check-archive": list[shapes.ArchiveCheckView],
     "quality": shapes.QualityView,
+    "report": shapes.ReportView,
     "diagnose": shapes.DiagnoseView,
     "checkpoints": Report,
     "catalogue list": list[Signature],
