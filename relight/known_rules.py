@@ -46,7 +46,7 @@ def new_rules(state_dir: Path) -> tuple[str, ...]:
     path = state_dir / KNOWN
     try:
         known = set(_NAMES.validate_json(path.read_bytes()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as e:
         raise ConfigError(f"{path} cannot be read: {e.strerror or e}") from e

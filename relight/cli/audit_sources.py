@@ -12,6 +12,7 @@ from relight.audit.events import UnreadableHistory
 from relight.audit.places import ArchiveError
 from relight.audit.reading import read_drain, read_monitor, read_recovery
 from relight.audit.record import AuditRecord, RecoveryAudit
+from relight.cli.busy import Tell, nobody
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.cli.shapes import AuditView
@@ -53,15 +54,18 @@ class Recoveries:
     """Ids of those that this version cannot read, which are left out."""
 
 
-async def recoveries_since(client: Client | None, settings: Settings, begin: datetime) -> Recoveries:
+async def recoveries_since(
+    client: Client | None, settings: Settings, begin: datetime, tell: Tell = nobody
+) -> Recoveries:
     """Every recovery that began since then, from Temporal, and from the archive where Temporal forgot it.
 
     Args:
         client: Temporal; None: it cannot be asked, so only the archive is.
         settings: say where the archive is, and which cluster it is about.
         begin: recoveries that began earlier do not count.
+        tell: is told how far it has come.
     """
-    read, unreadable = await _from_temporal(client, settings, begin) if client is not None else ([], [])
+    read, unreadable = await _from_temporal(client, settings, begin, tell) if client is not None else ([], [])
     found = {audit.recovery_id: audit for audit in read}
     if settings.archive.url:
         for entry in the_archive(settings).entries():
@@ -72,15 +76,20 @@ async def recoveries_since(client: Client | None, settings: Settings, begin: dat
 
 
 async def _from_temporal(
-    client: Client, settings: Settings, begin: datetime
+    client: Client, settings: Settings, begin: datetime, tell: Tell
 ) -> tuple[list[RecoveryAudit], list[str]]:
     query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND StartTime >= '{begin:%Y-%m-%dT%H:%M:%SZ}'"
     if settings.cluster:
         query += f" AND RelightCluster='{settings.cluster}'"
-    slots, unreadable = asyncio.Semaphore(AT_ONCE), []
+    slots = asyncio.Semaphore(AT_ONCE)
+    unreadable: list[str] = []
+    begun = 0
 
     async def one(execution: WorkflowExecution) -> RecoveryAudit | None:
+        nonlocal begun
         async with slots:
+            begun += 1
+            tell(f"{begun} of {len(listed)}")
             try:
                 return await read_recovery(client, execution.id, execution.run_id)
             except UnreadableHistory as error:

@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from typer.core import TyperGroup
 
+from relight.cli.busy import busy
 from relight.cli.devserver import DevServerError
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
@@ -29,7 +30,7 @@ from relight.scheduler.port import (
     SchedulerError,
     SchedulerUnreachable,
 )
-from relight.temporal import NotReady, TemporalUnavailable, connect
+from relight.temporal import NotReady, TemporalSettingsError, TemporalUnavailable, connect
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (NotAllowed, ExitCode.USAGE),
     (UnsafePermissions, ExitCode.USAGE),
     (EncryptionError, ExitCode.USAGE),
+    (TemporalSettingsError, ExitCode.USAGE),
     (TemporalUnavailable, ExitCode.NO_TEMPORAL),
     (NotReady, ExitCode.NOT_READY),
     (SchedulerUnreachable, ExitCode.NO_SCHEDULER),
@@ -99,9 +101,17 @@ def invocation(ctx: typer.Context) -> Invocation:
     return found if found is not None else Invocation()
 
 
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's asynchronous part."""
-    return asyncio.run(work)
+def run_async(work: Coroutine[Any, Any, T], doing: str = "") -> T:
+    """Runs a command's asynchronous part.
+
+    Args:
+        work: that part.
+        doing: what is said on a terminal while it takes long; empty: nothing, since it speaks itself or asks.
+    """
+    if not doing:
+        return asyncio.run(work)
+    with busy(doing):
+        return asyncio.run(work)
 
 
 def some_time(option: str, text: str) -> timedelta:

@@ -11,6 +11,7 @@ from temporalio.client import Client
 
 from relight.audit.record import RecoveryAudit
 from relight.cli.audit_sources import recoveries_since
+from relight.cli.busy import Tell, busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async, some_time
 from relight.cli.output import console, duration, print_json, say
@@ -46,9 +47,9 @@ def quality(
     window = some_time("--since", since)
     now = datetime.now(UTC)
 
-    async def work() -> QualityView:
+    async def work(tell: Tell) -> QualityView:
         client = await invocation(ctx).client()
-        audits = (await recoveries_since(client, settings, now - window)).audits
+        audits = (await recoveries_since(client, settings, now - window, tell)).audits
         begin = await _observed_from(client, settings, audits, now - window)
         found = [case for audit in audits if (case := case_of(audit)) is not None]
         days = (now - begin) / timedelta(days=1)
@@ -57,7 +58,8 @@ def quality(
             since=begin, until=now, min_precision=min_precision, groups=tuple(groups), cases=tuple(found)
         )
 
-    view = run_async(work())
+    with busy("reading histories") as tell:
+        view = run_async(work(tell))
     if as_json:
         print_json(view)
         return

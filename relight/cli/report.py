@@ -49,7 +49,7 @@ def report(
         client = await invocation(ctx).client_or_archive()
         return await gather(client, settings, window, write, datetime.now(UTC))
 
-    found = run_async(work())
+    found = run_async(work(), "reading histories")
     if as_json:
         print_json(found)
         return
