@@ -70,3 +70,10 @@ def test_the_quotation_outlives_the_log(relight: Relight, failed: TrainingJob) -
     assert done.exit_code == 0
     assert HOSTILE in done.stdout
     assert "it cannot be read here: No such file or directory" in done.stdout
+
+
+def test_a_decision_as_json(relight: Relight, failed: TrainingJob) -> None:
+    done = relight("reject", failed.attempt.job_id, "--yes", "--by", "anna", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["accepted"]
+    assert HOSTILE in done.stderr, "what it is about is told beside it"
