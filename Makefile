@@ -74,6 +74,7 @@ test-pyslurm:
 
 test-compose: $(VENV)/.developing
 	RELIGHT_COMPOSE=1 $(bin)/python -m pytest tests/deploy/engine $(ARGS)
+
 # Raw runs are appended to faults.jsonl: after a break, ARGS=--resume goes on.
 bench-faults: $(faults)/.installed slurm-packages
 	$(faults)/bin/python -m bench.faults --json bench/results/faults-$$(date +%F).json $(ARGS)
