@@ -11,12 +11,14 @@ cut off goes on with --resume.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import platform
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +46,7 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write runs, verdicts and numbers to this file")
     parser.add_argument("--report", action="store_true", help="run nothing; report what the log has")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch (default: this one)")
+    parser.add_argument("--scratch", type=Path, metavar="DIR", help="work in this directory, and keep it")
     parser.add_argument("--seed", type=int, default=1, help="of the order")
     parser.add_argument("--list", action="store_true", help="print the scenarios and end")
     options = parser.parse_args(arguments)
@@ -55,8 +58,20 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-async def run(options: argparse.Namespace) -> str:
-    """Runs what is due; returns the version of Slurm."""
+@contextlib.contextmanager
+def scratch_directory(kept: Path | None) -> Iterator[Path]:
+    """A directory of this run's own below the one that is kept, or a temporary one."""
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
+            yield Path(scratch)
+        return
+    scratch = kept.absolute() / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    scratch.mkdir(parents=True)
+    yield scratch
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Runs what is due."""
 
     def keep(done: Run) -> None:
         with options.log.open("a") as log:
@@ -67,9 +82,8 @@ async def run(options: argparse.Namespace) -> str:
 
     left = due(options.names, options.runs, options.seed, read_runs(options.log))
     deadline = time.monotonic() + options.budget.total_seconds() if options.budget else float("inf")
-    with tempfile.TemporaryDirectory(prefix="faults-") as scratch, open_stage(Path(scratch), options.python) as stage:
+    with scratch_directory(options.scratch) as scratch, open_stage(scratch, options.python) as stage:
         await run_all(stage, left, options.lanes, keep, deadline)
-        return stage.lab.slurm.run("scontrol", "--version").strip()
 
 
 def versions(python: str) -> dict[str, str]:

@@ -61,7 +61,9 @@ class Follower:
         end = time.monotonic() + timeout
         while self.status is None:
             if time.monotonic() > end:
-                raise TimeoutError(f"relight did not watch the job within {timeout} s")
+                lab = self.scene.stage.lab
+                said = " | ".join(p.text().strip()[-200:] for p in (lab.worker, lab.sensor))
+                raise TimeoutError(f"relight did not watch the job within {timeout} s: {said}")
             await self.look()
             await asyncio.sleep(0.2)
 

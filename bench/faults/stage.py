@@ -25,7 +25,7 @@ hang_floor = "{HANG_FLOOR:.0f}s"
 steer = "move_aside"
 
 [guard_limits]
-recoveries_per_hour = 10000
+recoveries_per_hour = 1000
 recoveries_per_user = 100
 drains_per_hour = 500
 drain_share = 1.0
