@@ -39,13 +39,23 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--runs", type=int, default=20, help="of each scenario (default 20)")
     parser.add_argument("--only", default="", metavar="A,B", help="these scenarios alone")
-    parser.add_argument("--lanes", type=int, default=2, help="jobs at once, where faults are a job's own (default 2)")
-    parser.add_argument("--for", dest="budget", type=parse_duration, metavar="TIME", help="begin no run after so long")
+    parser.add_argument(
+        "--lanes", type=int, default=2, help="jobs at once, where faults are a job's own (default 2)"
+    )
+    parser.add_argument(
+        "--for", dest="budget", type=parse_duration, metavar="TIME", help="begin no run after so long"
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the log")
-    parser.add_argument("--log", type=Path, default=Path("faults.jsonl"), help="raw runs (default faults.jsonl)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write runs, verdicts and numbers to this file")
+    parser.add_argument(
+        "--log", type=Path, default=Path("faults.jsonl"), help="raw runs (default faults.jsonl)"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="OUT", help="write runs, verdicts and numbers to this file"
+    )
     parser.add_argument("--report", action="store_true", help="run nothing; report what the log has")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch (default: this one)")
+    parser.add_argument(
+        "--python", default=sys.executable, help="the interpreter that has PyTorch (default: this one)"
+    )
     parser.add_argument("--scratch", type=Path, metavar="DIR", help="work in this directory, and keep it")
     parser.add_argument("--seed", type=int, default=1, help="of the order")
     parser.add_argument("--list", action="store_true", help="print the scenarios and end")
@@ -96,7 +106,9 @@ def versions(python: str) -> dict[str, str]:
         [sys.executable, "-c", "import importlib.metadata as m; print(m.version('temporalio'))"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
     return {
         "relight": git.stdout.strip(), "python": platform.python_version(), "torch": torch.stdout.strip(),
         "slurm": slurm.stdout.strip(), "temporalio": temporal.stdout.strip(),
@@ -106,8 +118,15 @@ def versions(python: str) -> dict[str, str]:
 def machine() -> dict[str, str | int]:
     """This one."""
     cpus = Path("/proc/cpuinfo").read_text()
-    model = next((line.partition(":")[2].strip() for line in cpus.splitlines() if "model name" in line), "unknown")
-    return {"cpu": model, "cores": cpus.count("processor\t"), "system": platform.platform(), "slurm_nodes": NODES}
+    model = next(
+        (line.partition(":")[2].strip() for line in cpus.splitlines() if "model name" in line), "unknown"
+    )
+    return {
+        "cpu": model,
+        "cores": cpus.count("processor\t"),
+        "system": platform.platform(),
+        "slurm_nodes": NODES,
+    }
 
 
 def main() -> int:

@@ -61,10 +61,13 @@ def now() -> datetime:
 
 
 async def order(scene: Scene, kind: str, timeout: float = 20) -> Fault:
-    """Orders a fault of the script, and waits until it has happened."""
+    """Orders a fault of the script, and waits until it has happened. `always KIND`: in every attempt."""
     fired = scene.training.dir / "faults-fired"
     before = set(fired.iterdir()) if fired.exists() else set()
-    scene.training.fault(kind, rank=RANK, step=0)
+    always, _, last = kind.rpartition(" ")
+    # The same step again and again: a position in the data, or a line of the program.
+    step = scene.training.last_step() + 3 if always else 0
+    scene.training.fault(last, rank=RANK, step=step, always=bool(always))
     end = time.monotonic() + timeout
     while not (new := (set(fired.iterdir()) if fired.exists() else set()) - before):
         if time.monotonic() > end:
@@ -117,7 +120,9 @@ async def bad_pointer(scene: Scene, _: str) -> Fault:
 async def _next_checkpoint(scene: Scene, directory: Path) -> Path:
     pointer = directory / "latest"
     before = pointer.read_text() if pointer.exists() else ""
-    await scene.stage.lab.until_async("a save", lambda: pointer.exists() and pointer.read_text() != before, 30, 0.02)
+    await scene.stage.lab.until_async(
+        "a save", lambda: pointer.exists() and pointer.read_text() != before, 30, 0.02
+    )
     return directory / pointer.read_text()
 
 
@@ -176,7 +181,9 @@ async def _once(scene: Scene, put: Callable[[], None], path: Path) -> None:
     while path.is_dir():  # noqa: ASYNC110 - slurmd removes it
         await asyncio.sleep(0.02)
     put()
-    while "launch failed" not in slurm.run("squeue", "-h", "-o", "%r", "-j", scene.training.job_id, check=False):
+    while "launch failed" not in slurm.run(
+        "squeue", "-h", "-o", "%r", "-j", scene.training.job_id, check=False
+    ):
         await asyncio.sleep(0.2)
     path.unlink(missing_ok=True)
 
@@ -201,7 +208,9 @@ async def preemption(scene: Scene, _: str) -> Fault:
     """A job of higher priority on the very same nodes."""
     at = now()
     nodes = ",".join(scene.nodes)
-    scene.stage.lab.slurm.sbatch(URGENT, "-p", "urgent", "-N", "2", "-w", nodes, "--exclusive", "-o", "/dev/null")
+    scene.stage.lab.slurm.sbatch(
+        URGENT, "-p", "urgent", "-N", "2", "-w", nodes, "--exclusive", "-o", "/dev/null"
+    )
     return Fault(at, own=True)
 
 

@@ -31,9 +31,7 @@ async def one_run(stage: Stage, scenario: Scenario, number: int, lanes: int) -> 
     name = f"{scenario.name}-{number}-{began:%H%M%S}"
     held = scenario.start is Start.HELD
     training = stage.submit(name, tmpfs=scenario.start is Start.TMPFS, hold=held)
-    run = Run(
-        scenario=scenario.name, number=number, began=began, jobs_at_once=lanes, job_id=training.job_id
-    )
+    run = Run(scenario=scenario.name, number=number, began=began, jobs_at_once=lanes, job_id=training.job_id)
     scene = Scene(stage, training)
     touched: set[str] = set()
     try:
@@ -128,4 +126,3 @@ async def run_all(
         shared = deque(d for d in mine if not BY_NAME[d[0]].alone)
         await asyncio.gather(*(lane(shared, lanes) for _ in range(lanes)))
         await lane(deque(d for d in mine if BY_NAME[d[0]].alone), 1)
-

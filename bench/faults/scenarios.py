@@ -86,8 +86,16 @@ _ENDS = (Action.STOP, Action.NONE)
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("healthy", "nothing at all", "nothing", Ending.UNTOUCHED),
     Scenario(
-        "exception", "a sample of the wrong shape: PyTorch raises", "order:exception", Ending.RESUMED,
-        (Cause.USER_CODE,), group=Group.CRASH,
+        "exception", "a sample that lacks a key: Python raises", "order:exception", Ending.RESUMED,
+        (Cause.USER_CODE, Cause.DATA_LOADER), group=Group.CRASH,
+    ),
+    Scenario(
+        "bad-sample", "the same sample lacks its key in every attempt", "order:always exception", Ending.STOPPED,
+        (Cause.USER_CODE, Cause.DATA_LOADER), (Action.RESTART, Action.STOP), group=Group.CRASH,
+    ),
+    Scenario(
+        "bad-shape", "shapes do not fit, in every attempt: PyTorch raises", "order:always shape", Ending.STOPPED,
+        (Cause.USER_CODE,), (Action.RESTART, Action.STOP), group=Group.CRASH,
     ),
     Scenario(
         "cuda", "the script raises CUDA's message of an uncorrectable ECC error", "order:cuda", Ending.RESUMED,

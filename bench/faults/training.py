@@ -7,7 +7,7 @@ write a distributed checkpoint `step_00000010/`, and then rank 0 lets the file `
 loads what `latest` names, and nothing else: a damaged file or a damaged checkpoint is an error, as in most
 people's scripts.
 
-`DIR/fault.json` (`{"kind": ..., "step": ..., "rank": ...}`) orders a fault, once. What it raises is what the
+`DIR/fault.json` (`{"kind": ..., "step": ..., "rank": ..., "always": ...}`) orders a fault: once, or in every attempt. What it raises is what the
 libraries raise; only CUDA's errors are raised here by themselves, with PyTorch's words, since there is no GPU.
 """
 
@@ -34,7 +34,9 @@ from relight.demo.trainer import ECC_ERROR, end_by, say, write_atomically
 KEEP = 4
 """So many of the newest checkpoints are kept."""
 WIDTH = 64
-ILLEGAL_ACCESS = ECC_ERROR.replace("uncorrectable ECC error encountered", "an illegal memory access was encountered")
+ILLEGAL_ACCESS = ECC_ERROR.replace(
+    "uncorrectable ECC error encountered", "an illegal memory access was encountered"
+)
 
 
 class Orders:
@@ -48,14 +50,15 @@ class Orders:
         """The kind of fault that happens now, for the first and only time; empty: none."""
         try:
             text = self._file.read_text()
-            mark = self._fired / str(self._file.stat().st_mtime_ns)
+            written = self._file.stat().st_mtime_ns
         except FileNotFoundError:
             return ""
         order = json.loads(text)
         if order["rank"] != self._rank or step < order["step"]:
             return ""
+        attempt = os.environ.get("SLURM_RESTART_COUNT", "0") if order.get("always") else "once"
         try:
-            mark.touch(exist_ok=False)
+            (self._fired / f"{written}.{attempt}").touch(exist_ok=False)
         except FileExistsError:
             return ""
         return str(order["kind"])
@@ -70,6 +73,8 @@ def happen(kind: str, samples: torch.Tensor) -> torch.Tensor:
     """Makes the fault happen; returns the samples, damaged if that is the fault."""
     match kind:
         case "exception":
+            return {"features": samples}["inputs"]
+        case "shape":
             return samples[:, : WIDTH - 1]
         case "nan":
             return samples * math.nan
@@ -177,7 +182,9 @@ def train(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Runs one rank."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dir", type=Path, required=True, help="shared directory of this run")
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--step-time", type=float, default=0.25, help="least seconds of a step")
