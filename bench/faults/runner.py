@@ -26,7 +26,7 @@ START = 90.0
 
 async def one_run(stage: Stage, scenario: Scenario, number: int, lanes: int) -> Run:
     """One job from its submission to its end."""
-    dice = random.Random(f"{scenario.name} {number}")  # noqa: S311 - no secret
+    dice = random.Random(f"{scenario.name} {number}")
     began = datetime.now(UTC)
     name = f"{scenario.name}-{number}-{began:%H%M%S}"
     held = scenario.start is Start.HELD
@@ -35,7 +35,7 @@ async def one_run(stage: Stage, scenario: Scenario, number: int, lanes: int) -> 
     scene = Scene(stage, training)
     touched: set[str] = set()
     try:
-        return await _play(run, scene, scenario, touched, healthy=dice.uniform(*HEALTHY))
+        return await _play(run, scene, scenario, touched, healthy=scenario.healthy + dice.uniform(*HEALTHY))
     except (AssertionError, TimeoutError, ClusterError) as error:
         problem = f"{type(error).__name__}: {error}"[:1000]
         return run.model_copy(update={"problem": problem, "log_tail": log_tail(scene)})

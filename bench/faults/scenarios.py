@@ -75,6 +75,8 @@ class Scenario:
     wasted: int = 0
     """Attempts that may fail again before the one that holds."""
     start: Start = Start.RUNNING
+    healthy: float = 0
+    """Seconds of healthy training that it needs beforehand, at least."""
     patience: float = 150
     """Seconds after the fault in which all must be over."""
 
@@ -86,11 +88,11 @@ _ENDS = (Action.STOP, Action.NONE)
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("healthy", "nothing at all", "nothing", Ending.UNTOUCHED),
     Scenario(
-        "exception", "a sample that lacks a key: Python raises", "order:exception", Ending.RESUMED,
+        "exception", "a sample that is cut off: Python's json raises", "order:exception", Ending.RESUMED,
         (Cause.USER_CODE, Cause.DATA_LOADER), group=Group.CRASH,
     ),
     Scenario(
-        "bad-sample", "the same sample lacks its key in every attempt", "order:always exception", Ending.STOPPED,
+        "bad-sample", "the same sample is cut off in every attempt", "order:always exception", Ending.STOPPED,
         (Cause.USER_CODE, Cause.DATA_LOADER), (Action.RESTART, Action.STOP), group=Group.CRASH,
     ),
     Scenario(
@@ -121,7 +123,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         "hang-at-start", "a rank stops before the first step of its attempt", "hang_at_start", Ending.RESUMED,
         (Cause.UNKNOWN, Cause.USER_CODE), start=Start.HELD, patience=90,
     ),
-    Scenario("slow-rank", "a rank takes eight times as long for a step", "order:slow", Ending.NOTICED),
+    Scenario(
+        "slow-rank", "a rank takes eight times as long for a step", "order:slow", Ending.NOTICED,
+        healthy=105, patience=180,
+    ),
     Scenario(
         "nan", "samples that are no numbers", "order:nan", Ending.APPROVED, (Cause.NUMERICAL,),
         (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT),
