@@ -103,7 +103,7 @@ class Follower:
         return NO_MORE
 
     def trains(self, fault_step: int) -> bool:
-        """The job is past the step that the fault happened at; after a slurmctld that forgot it, it is not."""
+        """The job is past the step that the fault happened at."""
         return self.scene.training.last_step() > fault_step + 2
 
     async def _approve(self) -> None:

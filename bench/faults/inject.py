@@ -95,10 +95,14 @@ async def hang_at_start(scene: Scene, _: str) -> Fault:
 
 async def disk_full(scene: Scene, _: str) -> Fault:
     """Fills the file system of the checkpoints."""
-    with contextlib.suppress(OSError), (scene.training.dir / "checkpoints" / "ballast").open("wb") as file:
-        while True:
-            file.write(bytes(1 << 20))
-            file.flush()
+    ballast = os.open(scene.training.dir / "checkpoints" / "ballast", os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (1 << 20, 1 << 12):  # to the last page
+            with contextlib.suppress(OSError):
+                while True:
+                    os.write(ballast, bytes(size))
+    finally:
+        os.close(ballast)
     return Fault(now())
 
 
@@ -182,9 +186,8 @@ async def _once(scene: Scene, put: Callable[[], None], path: Path) -> None:
     while path.is_dir():  # noqa: ASYNC110 - slurmd removes it
         await asyncio.sleep(0.02)
     put()
-    while "launch failed" not in slurm.run(
-        "squeue", "-h", "-o", "%r", "-j", scene.training.job_id, check=False
-    ):
+    reason = ("squeue", "-h", "-o", "%r", "-j", scene.training.job_id)
+    while "launch failed" not in slurm.run(*reason, check=False):  # noqa: ASYNC110 - Slurm says it
         await asyncio.sleep(0.2)
     path.unlink(missing_ok=True)
 
@@ -266,8 +269,8 @@ async def worker_kill(scene: Scene, _: str) -> Fault:
 INJECTORS: dict[str, Callable[[Scene, str], Awaitable[Fault]]] = {
     injector.__name__: injector
     for injector in (
-        order, nothing, hang_at_start, disk_full, cut_checkpoint, bad_pointer, xid, node_loss, node_frozen, bad_node,
-        prolog, launch, preemption, time_limit, scancel, slurmctld_restart, sensor_restart, worker_kill,
+        order, nothing, hang_at_start, disk_full, cut_checkpoint, bad_pointer, xid, node_loss, node_frozen,
+        bad_node, prolog, launch, preemption, time_limit, scancel, slurmctld_restart, sensor_restart, worker_kill,
     )
 }  # fmt: skip
 

@@ -96,11 +96,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Cause.USER_CODE, Cause.DATA_LOADER), (Action.RESTART, Action.STOP), group=Group.CRASH,
     ),
     Scenario(
-        "bad-shape", "shapes do not fit, in every attempt: PyTorch raises", "order:always shape", Ending.STOPPED,
+        "bad-shape", "shapes do not fit, in every attempt: PyTorch raises",
+        "order:always shape", Ending.STOPPED,
         (Cause.USER_CODE,), (Action.RESTART, Action.STOP), group=Group.CRASH,
     ),
     Scenario(
-        "cuda", "the script raises CUDA's message of an uncorrectable ECC error", "order:cuda", Ending.RESUMED,
+        "cuda", "the script raises CUDA's message of an uncorrectable ECC error",
+        "order:cuda", Ending.RESUMED,
         (Cause.GPU_MEMORY_ECC,), _EXCLUDE, Blame.VICTIM, Group.CRASH,
     ),
     Scenario(
@@ -136,11 +138,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Cause.STORAGE,), _ENDS, start=Start.TMPFS,
     ),
     Scenario(
-        "cut-checkpoint", "the newest checkpoint is cut off, then a rank raises", "cut_checkpoint", Ending.RESUMED,
+        "cut-checkpoint", "the newest checkpoint is cut off, then a rank raises",
+        "cut_checkpoint", Ending.RESUMED,
         (Cause.USER_CODE,), (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT), group=Group.CRASH,
     ),
     Scenario(
-        "bad-pointer", "the file `latest` names no checkpoint, then a rank raises", "bad_pointer", Ending.RESUMED,
+        "bad-pointer", "the file `latest` names no checkpoint, then a rank raises",
+        "bad_pointer", Ending.RESUMED,
         (Cause.USER_CODE,), (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT), group=Group.CRASH,
     ),
     Scenario(
@@ -152,7 +156,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         Ending.RESUMED, (Cause.GPU_MEMORY_ECC,), _EXCLUDE, Blame.VICTIM,
     ),
     Scenario(
-        "xid-94", "the kernel log says a contained memory error, and the rank raises CUDA's error", "xid:94 cuda",
+        "xid-94", "the kernel log says a contained memory error, and the rank raises CUDA's error",
+        "xid:94 cuda",
         Ending.RESUMED, (Cause.GPU_MEMORY_ECC,), _EXCLUDE, Blame.VICTIM,
     ),
     Scenario(
@@ -168,7 +173,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Cause.NODE_FAILURE,), _ANY_RESTART, Blame.EITHER,
     ),
     Scenario(
-        "node-frozen", "a node's slurmd answers no more, while its ranks run on", "node_frozen", Ending.RESUMED,
+        "node-frozen", "a node's slurmd answers no more, while its ranks run on",
+        "node_frozen", Ending.RESUMED,
         (Cause.NODE_FAILURE,), _ANY_RESTART, Blame.EITHER,
     ),
     Scenario(
@@ -195,7 +201,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Cause.PREEMPTION,), (Action.NONE,),
     ),
     Scenario(
-        "time-limit", "the job reaches its time limit", "time_limit", Ending.ENDED, (Cause.TIME_LIMIT,), _ENDS,
+        "time-limit", "the job reaches its time limit",
+        "time_limit", Ending.ENDED, (Cause.TIME_LIMIT,), _ENDS,
     ),
     Scenario(
         "scancel", "its owner cancels the job", "scancel", Ending.ENDED, (Cause.USER_CANCEL,), _ENDS,
@@ -213,7 +220,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         Ending.RESUMED, (Cause.USER_CODE,), alone=True,
     ),
     Scenario(
-        "worker-kill", "a rank raises, and the worker is killed in the recovery", "worker_kill", Ending.RESUMED,
+        "worker-kill", "a rank raises, and the worker is killed in the recovery",
+        "worker_kill", Ending.RESUMED,
         (Cause.USER_CODE,), alone=True,
     ),
 )  # fmt: skip

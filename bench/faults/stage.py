@@ -36,7 +36,7 @@ DIFFERS = {
     "mode": "act (shipped: observe)",
     "hang_floor": f"{HANG_FLOOR:.0f} s (shipped: 60 s)",
     "steer": "move_aside (shipped: leave, which asks a person)",
-    "guard_limits": "raised, and no incidents: the suite makes more faults in an hour than a cluster should have",
+    "guard_limits": "raised, and no incidents: the suite makes more faults in an hour than a cluster has",
     "Slurm": f"SlurmdTimeout={SLURMD_TIMEOUT} (Slurm: 300), KillWait=2 (30), cred_expire=5 (120)",
 }
 """What is not as shipped, or not as usual."""

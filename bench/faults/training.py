@@ -2,13 +2,14 @@
 
     torchrun ... training.py --dir /shared/run1
 
-Started by `torchrun`, one rank a node. Rank 0 prints Megatron's step lines; every `--save-every` steps all ranks
-write a distributed checkpoint `step_00000010/`, and then rank 0 lets the file `latest` name it. A new attempt
-loads what `latest` names, and nothing else: a damaged file or a damaged checkpoint is an error, as in most
-people's scripts.
+Started by `torchrun`, one rank a node. Rank 0 prints Megatron's step lines; every `--save-every` steps all
+ranks write a distributed checkpoint `step_00000010/`, and then rank 0 lets the file `latest` name it. A new
+attempt loads what `latest` names, and nothing else: a damaged file or a damaged checkpoint is an error, as in
+most people's scripts.
 
-`DIR/fault.json` (`{"kind": ..., "step": ..., "rank": ..., "always": ...}`) orders a fault: once, or in every attempt. What it raises is what the
-libraries raise; only CUDA's errors are raised here by themselves, with PyTorch's words, since there is no GPU.
+`DIR/fault.json` (`{"kind": ..., "step": ..., "rank": ..., "always": ...}`) orders a fault: once, or in every
+attempt. What it raises is what the libraries raise; only CUDA's errors are raised here by themselves, with
+PyTorch's words, since there is no GPU.
 """
 
 import argparse

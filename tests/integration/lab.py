@@ -150,7 +150,7 @@ class Lab:
         top: str = "",
         more: str = "",
     ) -> None:
-        """Writes the settings: `top` are lines of its own for their beginning, `more` tables for their end."""
+        """Writes the settings: `top` are lines for their beginning, `more` tables for their end."""
         self.root, self.slurm, self.name = root, slurm, name
         self.server = DevServer(root / "temporal.db")
         config = root / "relight.toml"
