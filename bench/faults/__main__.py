@@ -3,10 +3,10 @@
     python -m bench.faults [--runs N] [--only a,b] [--lanes N] [--for 8m] [--resume] [--log FILE] [--json OUT]
 
 A real Slurm cluster of eight nodes, a real Temporal server, relight's worker and sensor as processes of
-their own, and a real PyTorch training (torchrun, gloo, DDP, DCP). Each run is one job: it trains for a while, a
-fault happens, and what relight does is noted and judged by the table in `scenarios.py`. Needs root, Slurm
-(`make slurm-packages`) and PyTorch (`make bench-faults` installs it). Each run is appended to the log as soon as
-it is over: a suite that was cut off goes on with --resume.
+their own, and a real PyTorch training (torchrun, gloo, DDP, DCP). Each run is one job: it trains for a while,
+a fault happens, and what relight does is noted and judged by the table in `scenarios.py`. Needs root, Slurm
+(`make slurm-packages`) and PyTorch (`make bench-faults` installs it). Each run is appended to the log as soon
+as it is over: a suite that was cut off goes on with --resume.
 """
 
 import argparse
@@ -145,7 +145,8 @@ def main() -> int:
     if options.json:
         result = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine(),
-            "versions": versions(options.python), "differs": DIFFERS, "summary": summary, "runs": [judged(r) for r in runs],
+            "versions": versions(options.python), "differs": DIFFERS, "summary": summary,
+            "runs": [judged(r) for r in runs],
         }  # fmt: skip
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(result, indent=1))
