@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,7 @@ def main() -> int:
             print(f"{scenario.name:22} {scenario.ending.value:10} {scenario.does}")
         return 0
     if not options.report:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended in order
         asyncio.run(run(options))
     runs = read_runs(options.log)
     summary = summarize(runs)

@@ -88,12 +88,12 @@ _ENDS = (Action.STOP, Action.NONE)
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("healthy", "nothing at all", "nothing", Ending.UNTOUCHED),
     Scenario(
-        "exception", "a sample that is cut off: Python's json raises", "order:exception", Ending.RESUMED,
-        (Cause.USER_CODE, Cause.DATA_LOADER), group=Group.CRASH,
+        "exception", "a record that is cut off: zlib raises", "order:exception", Ending.RESUMED,
+        (Cause.DATA_LOADER,), group=Group.CRASH,
     ),
     Scenario(
-        "bad-sample", "the same sample is cut off in every attempt", "order:always exception", Ending.STOPPED,
-        (Cause.USER_CODE, Cause.DATA_LOADER), (Action.RESTART, Action.STOP), group=Group.CRASH,
+        "bad-sample", "the same record is cut off in every attempt", "order:always exception", Ending.STOPPED,
+        (Cause.DATA_LOADER,), (Action.RESTART, Action.STOP), group=Group.CRASH,
     ),
     Scenario(
         "bad-shape", "shapes do not fit, in every attempt: PyTorch raises",
@@ -140,12 +140,12 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "cut-checkpoint", "the newest checkpoint is cut off, then a rank raises",
         "cut_checkpoint", Ending.RESUMED,
-        (Cause.USER_CODE,), (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT), group=Group.CRASH,
+        (Cause.DATA_LOADER,), (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT), group=Group.CRASH,
     ),
     Scenario(
         "bad-pointer", "the file `latest` names no checkpoint, then a rank raises",
         "bad_pointer", Ending.RESUMED,
-        (Cause.USER_CODE,), (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT), group=Group.CRASH,
+        (Cause.DATA_LOADER,), (Action.RESTART, Action.RESTART_PREVIOUS_CHECKPOINT), group=Group.CRASH,
     ),
     Scenario(
         "xid-79", "the kernel log says that a GPU fell off the bus, and the rank stops", "xid:79 hang",
@@ -193,7 +193,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         )
         for when, starts, causes in (
             ("start", "starts", (Cause.SCHEDULER, Cause.NODE_FAILURE)),
-            ("restart", "starts again after a crash", (Cause.SCHEDULER, Cause.NODE_FAILURE, Cause.USER_CODE)),
+            ("restart", "starts again after a crash", (Cause.SCHEDULER, Cause.NODE_FAILURE, Cause.DATA_LOADER)),
         )
     ),
     Scenario(
@@ -213,16 +213,16 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "slurmctld-crash", "the same, and a rank raises meanwhile", "slurmctld_restart:exception",
-        Ending.RESUMED, (Cause.USER_CODE,), alone=True,
+        Ending.RESUMED, (Cause.DATA_LOADER,), alone=True,
     ),
     Scenario(
         "sensor-restart", "the sensor is killed, a rank raises, the sensor is started", "sensor_restart",
-        Ending.RESUMED, (Cause.USER_CODE,), alone=True,
+        Ending.RESUMED, (Cause.DATA_LOADER,), alone=True,
     ),
     Scenario(
         "worker-kill", "a rank raises, and the worker is killed in the recovery",
         "worker_kill", Ending.RESUMED,
-        (Cause.USER_CODE,), alone=True,
+        (Cause.DATA_LOADER,), alone=True,
     ),
 )  # fmt: skip
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

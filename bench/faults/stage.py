@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ DIFFERS = {
 JOB = """#!/bin/bash
 #SBATCH --job-name=train --open-mode=append --requeue
 export PYTHONPATH={root} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
-export MASTER_PORT=$((12000 + (SLURM_JOB_ID * 20 + ${{SLURM_RESTART_COUNT:-0}}) % 7000))
+export MASTER_PORT=$((12000 + ({ports} + SLURM_JOB_ID * 20 + ${{SLURM_RESTART_COUNT:-0}}) % 7000))
 srun --kill-on-bad-exit=1 --unbuffered bash -c '
 if [ -e {bad}.$SLURMD_NODENAME ]; then (sleep 2; kill -9 $$) & fi
 exec {python} -m torch.distributed.run --nnodes $SLURM_NNODES --nproc-per-node 1 --node-rank $SLURM_NODEID \\
@@ -77,7 +78,7 @@ class Stage:
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", checkpoints], check=True)
         script = JOB.format(
             root=ROOT, bad=self.switches / "bad", python=self.python, training=TRAINING, dir=directory,
-            step_time=STEP_SECONDS,
+            step_time=STEP_SECONDS, ports=os.getpid() % 50 * 140,
         )  # fmt: skip
         comment = {"relight": {"checkpoints": str(checkpoints), "policy": "faults"}}
         job = self.lab.slurm.sbatch(

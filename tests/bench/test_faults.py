@@ -25,7 +25,7 @@ def after(seconds: float) -> datetime:
 
 def recovery(outcome: Outcome = Outcome.RESUMED, *, started: float = 0, **more: Any) -> Recovery:
     known = {
-        "cause": Cause.USER_CODE,
+        "cause": Cause.DATA_LOADER,
         "action": Action.RESTART,
         "times": Timeline(
             detected=after(started + 1), acted=after(started + 3), running=after(started + 8),
