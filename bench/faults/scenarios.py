@@ -84,6 +84,7 @@ class Scenario:
 _EXCLUDE = (Action.RESTART_EXCLUDE_NODE,)
 _ANY_RESTART = (Action.RESTART, Action.RESTART_EXCLUDE_NODE)
 _ENDS = (Action.STOP, Action.NONE)
+_LAUNCH = (Cause.SCHEDULER, Cause.NODE_FAILURE)
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("healthy", "nothing at all", "nothing", Ending.UNTOUCHED),
@@ -192,8 +193,8 @@ SCENARIOS: tuple[Scenario, ...] = (
             ("launch", "slurmd cannot write the job's script, once,"),
         )
         for when, starts, causes in (
-            ("start", "starts", (Cause.SCHEDULER, Cause.NODE_FAILURE)),
-            ("restart", "starts again after a crash", (Cause.SCHEDULER, Cause.NODE_FAILURE, Cause.DATA_LOADER)),
+            ("start", "starts", _LAUNCH),
+            ("restart", "starts again after a crash", (*_LAUNCH, Cause.DATA_LOADER)),
         )
     ),
     Scenario(
