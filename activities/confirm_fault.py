@@ -36,6 +36,7 @@ from relight.contracts import (
 from relight.contracts.steps import ConfirmInput, ConfirmResult, LogMark, Observation
 from relight.policy import resume_proof
 from relight.policy.attempts import Relation
+from relight.policy.holds import could_not_start
 from relight.policy.resume_proof import Goal, Seen
 from relight.scheduler.port import NoSuchJob, NotSupported, SchedulerError
 
@@ -124,6 +125,9 @@ async def _confirm(context: Context, given: ConfirmInput, remember: Remember) ->
         return _result("confirmed", f"the scheduler says {in_words(info)}{_exit(info)}", seen, info)
     if info.state in ENDED_BY_OTHERS:
         raise attempt_changed(f"job {info.job_id} {ENDED_BY_OTHERS[info.state]}: there is nothing to recover")
+    if could_not_start(info):
+        seen[0] = _observe("scheduler", "confirms", seen[0].text)
+        return _result("confirmed", f"the scheduler could not start it: {in_words(info)}", seen, info)
     if info.state is JobState.PENDING:
         return _result("refuted", "the attempt has not started", seen, info)
     if info.state is JobState.SUSPENDED and diagnosis.symptom is not Symptom.CRASH:

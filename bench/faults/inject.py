@@ -156,8 +156,8 @@ async def node_frozen(scene: Scene, _: str) -> Fault:
 
 
 async def bad_node(scene: Scene, _: str) -> Fault:
-    """From now on whatever starts on the victim is killed after 2 s."""
-    scene.stage.switch("bad", scene.victim).touch()
+    """From now on whatever the job starts on the victim is killed after 2 s: other jobs are others' runs."""
+    scene.stage.switch(f"bad.{scene.training.job_id}", scene.victim).touch()
     return await order(scene, "sigkill")
 
 

@@ -47,7 +47,7 @@ JOB = """#!/bin/bash
 export PYTHONPATH={root} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 export MASTER_PORT=$((12000 + ({ports} + SLURM_JOB_ID * 20 + ${{SLURM_RESTART_COUNT:-0}}) % 7000))
 srun --kill-on-bad-exit=1 --unbuffered bash -c '
-if [ -e {bad}.$SLURMD_NODENAME ]; then (sleep 2; kill -9 $$) & fi
+if [ -e {bad}.$SLURM_JOB_ID.$SLURMD_NODENAME ]; then (sleep 2; kill -9 $$) & fi
 exec {python} -m torch.distributed.run --nnodes $SLURM_NNODES --nproc-per-node 1 --node-rank $SLURM_NODEID \\
     --master-addr 127.0.0.1 --master-port $MASTER_PORT {training} --dir {dir} --step-time {step_time}'
 """
@@ -105,13 +105,12 @@ class Stage:
         shutil.rmtree(checkpoints, ignore_errors=True)
 
     def switch(self, kind: str, node: str) -> Path:
-        """The file that makes this node's prolog fail (`prolog`), or the node bad (`bad`)."""
+        """The file that makes this node's prolog fail (`prolog`), or the node bad for a job (`bad.JOB`)."""
         return self.switches / f"{kind}.{node}"
 
     def switch_off(self, node: str) -> None:
-        """The node is well again."""
-        for kind in ("prolog", "bad"):
-            self.switch(kind, node).unlink(missing_ok=True)
+        """The node is well again; a bad one was bad for one job alone."""
+        self.switch("prolog", node).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import pytest
 from activities.confirm_fault import confirm_fault
 from relight.contracts import Cause, Diagnosis, JobState, Progress, Symptom, TrainingJob
 from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, UNREACHABLE, ConfirmInput
+from relight.policy.holds import LAUNCH_FAILED
 from tests.activities.conftest import Runner, step_line, step_lines, training
 from tests.activities.double import T0, Double, running
 
@@ -103,6 +104,15 @@ async def test_an_end_that_is_no_fault(run: Runner, double: Double, state: JobSt
 async def test_how_it_ends_is_not_known_yet(run: Runner, double: Double, state: JobState) -> None:
     double.set(state=state)
     await run.fails(confirm_fault, given(), NOT_YET)
+
+
+async def test_what_the_scheduler_could_not_start_confirms(run: Runner, double: Double) -> None:
+    double.set(state=JobState.PENDING, nodes=(), held=True, reason=LAUNCH_FAILED)
+    result = await run(confirm_fault, given())
+    assert result.verdict == "confirmed"
+    assert "could not start" in result.summary
+    double.set(reason="JobHeldUser")
+    assert (await run(confirm_fault, given())).verdict == "refuted"
 
 
 async def test_a_suspended_job_does_not_hang(run: Runner, double: Double) -> None:
