@@ -62,20 +62,23 @@ class Stage:
     """The interpreter that has PyTorch."""
     switches: Path
     """A directory: files in it make prologs fail, and nodes bad."""
+    small: Path
+    """A file system of 24 MB."""
 
     def submit(self, name: str, *, tmpfs: bool = False, hold: bool = False) -> Training:
         """Submits a job that asks to be watched; it waits for nothing.
 
         Args:
             name: of its directory; unique.
-            tmpfs: its checkpoints are on a file system of their own, of 24 MB.
+            tmpfs: its checkpoints are on the small file system.
             hold: it is held, until `scontrol release`.
         """
         directory = self.lab.root / name
-        checkpoints = directory / "checkpoints"
-        checkpoints.mkdir(parents=True)
+        directory.mkdir()
+        checkpoints = self.small / name if tmpfs else directory / "checkpoints"
+        checkpoints.mkdir()
         if tmpfs:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", checkpoints], check=True)
+            (directory / "checkpoints").symlink_to(checkpoints)
         script = JOB.format(
             root=ROOT, bad=self.switches / "bad", python=self.python, training=TRAINING, dir=directory,
             step_time=STEP_SECONDS, ports=os.getpid() % 50 * 140,
@@ -99,10 +102,7 @@ class Stage:
             if "DRAIN" in slurm.node_state(node) or "DOWN" in slurm.node_state(node):
                 slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         slurm.wait_job(training.job_id, {"CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", ""})
-        checkpoints = training.dir / "checkpoints"
-        if checkpoints.is_mount():
-            subprocess.run(["umount", "--lazy", checkpoints], check=True)
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        shutil.rmtree((training.dir / "checkpoints").resolve(), ignore_errors=True)
 
     def switch(self, kind: str, node: str) -> Path:
         """The file that makes this node's prolog fail (`prolog`), or the node bad for a job (`bad.JOB`)."""
@@ -114,6 +114,15 @@ class Stage:
 
 
 @contextlib.contextmanager
+def _small_file_system(at: Path) -> Iterator[None]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", at], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", at], check=True)
+
+
+@contextlib.contextmanager
 def open_stage(scratch: Path, python: str) -> Iterator[Stage]:
     """Starts everything, and ends it again.
 
@@ -121,8 +130,9 @@ def open_stage(scratch: Path, python: str) -> Iterator[Stage]:
         scratch: an empty directory.
         python: the interpreter that has PyTorch.
     """
-    switches = scratch / "switches"
+    switches, small = scratch / "switches", scratch / "small"
     switches.mkdir()
+    small.mkdir()
     prolog = scratch / "prolog.sh"
     prolog.write_text(f'#!/bin/sh\ntest ! -e "{switches}/prolog.$SLURMD_NODENAME"\n')
     prolog.chmod(0o755)
@@ -135,10 +145,11 @@ def open_stage(scratch: Path, python: str) -> Iterator[Stage]:
         "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE State=UP",
     )
     with (
+        _small_file_system(small),  # before the nodes, which have mount namespaces of their own
         SlurmCluster(
             nodes=NODES, slurmd_timeout=SLURMD_TIMEOUT, message_timeout=2, gather="linux",
             extra_conf="\n".join(conf),
         ) as slurm,
         Lab(scratch, slurm, name="faults", top=TOP, more=MORE) as lab,
     ):  # fmt: skip
-        yield Stage(lab, python, switches)
+        yield Stage(lab, python, switches, small)
