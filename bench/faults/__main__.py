@@ -73,8 +73,8 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def scratch_directory(kept: Path | None) -> Iterator[Path]:
     """A directory of this run's own below the one that is kept, or a temporary one."""
     if kept is None:
-        with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
-            yield Path(scratch)
+        with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
+            yield Path(temporary)
         return
     scratch = kept.absolute() / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     scratch.mkdir(parents=True)

@@ -1,10 +1,10 @@
 """From runs to numbers, and from numbers to a page. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.faults.judge import Times, Verdict, judge, times
+from bench.faults.judge import Times, judge, times
 from bench.faults.record import Run
 from bench.faults.scenarios import BY_NAME, RECOVERABLE, SCENARIOS, Ending, Group
 from bench.faults.stage import HANG_FLOOR, STEP_SECONDS
@@ -70,7 +70,7 @@ def _of_scenario(runs: Sequence[Run]) -> dict[str, Any]:
         "n": len(runs),
         "expected": scenario.ending.value,
         **{
-            question: _count(verdicts, lambda v, q=question: getattr(v, q))
+            question: _count([getattr(v, question) for v in verdicts])
             for question in ("detected", "cause", "node", "action", "ended_well", "right")
         },
         "wasted_attempts": sum(v.wasted for v in verdicts),
@@ -79,9 +79,9 @@ def _of_scenario(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _count(verdicts: Sequence[Verdict], ask: Callable[[Verdict], bool | None]) -> str:
+def _count(answers_of_all: Sequence[bool | None]) -> str:
     """`3/4`; empty where the question does not arise."""
-    answers = [answer for v in verdicts if (answer := ask(v)) is not None]
+    answers = [answer for answer in answers_of_all if answer is not None]
     return f"{sum(answers)}/{len(answers)}" if answers else ""
 
 

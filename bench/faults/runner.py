@@ -47,7 +47,8 @@ async def one_run(stage: Stage, scenario: Scenario, number: int, lanes: int) -> 
 
 async def _play(run: Run, scene: Scene, scenario: Scenario, touched: set[str], healthy: float) -> Run:
     training, follower = scene.training, Follower(scene, scenario)
-    begun, seen = time.monotonic(), {}
+    begun = time.monotonic()
+    seen: dict[str, object] = {}
     if scenario.start is not Start.HELD:
         lab = scene.stage.lab
         await lab.until_async("the first steps", lambda: training.last_step() >= FIRST_STEPS, START)

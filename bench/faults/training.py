@@ -19,7 +19,6 @@ import math
 import os
 import shutil
 import signal
-import sys
 import time
 import zlib
 from datetime import timedelta
@@ -195,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
