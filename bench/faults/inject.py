@@ -34,8 +34,6 @@ class Fault:
     at: datetime
     node: str = ""
     """The node that it happened to."""
-    own: bool = False
-    """relight's part may begin only later: a time that Slurm itself decides."""
 
 
 @dataclass
@@ -209,13 +207,12 @@ async def _at_a_start(scene: Scene, when: str, block: Callable[[str], None]) -> 
 
 
 async def preemption(scene: Scene, _: str) -> Fault:
-    """A job of higher priority on the very same nodes."""
-    at = now()
+    """A job of higher priority on the very same nodes; waits until it has taken them."""
+    at, lab = now(), scene.stage.lab
     nodes = ",".join(scene.nodes)
-    scene.stage.lab.slurm.sbatch(
-        URGENT, "-p", "urgent", "-N", "2", "-w", nodes, "--exclusive", "-o", "/dev/null"
-    )
-    return Fault(at, own=True)
+    lab.slurm.sbatch(URGENT, "-p", "urgent", "-N", "2", "-w", nodes, "--exclusive", "-o", "/dev/null")
+    await lab.until_async("the job is preempted", lambda: scene.training.restarts() > 0, 30)
+    return Fault(at)
 
 
 async def time_limit(scene: Scene, _: str) -> Fault:
@@ -223,7 +220,7 @@ async def time_limit(scene: Scene, _: str) -> Fault:
     slurm = scene.stage.lab.slurm
     slurm.run("scontrol", "update", f"JobId={scene.training.job_id}", "TimeLimit=1")
     await asyncio.to_thread(slurm.wait_job, scene.training.job_id, {"TIMEOUT", "COMPLETING"}, 150)
-    return Fault(now(), own=True)
+    return Fault(now())
 
 
 async def scancel(scene: Scene, _: str) -> Fault:
