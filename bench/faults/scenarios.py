@@ -95,6 +95,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "bad-sample", "the same record is cut off in every attempt", "order:always exception", Ending.STOPPED,
         (Cause.DATA_LOADER,), (Action.RESTART, Action.STOP), group=Group.CRASH,
+        wasted=1,
     ),
     Scenario(
         "bad-shape", "shapes do not fit, in every attempt: PyTorch raises",
