@@ -13,9 +13,8 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 faults := $(VENV)-faults
 
-.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose lint audit slurm slurm-packages venv clean
-.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm bench-faults lint audit slurm slurm-packages venv \
-	clean
+.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose bench-faults lint audit slurm \
+	slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"

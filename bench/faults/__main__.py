@@ -12,7 +12,9 @@ as it is over: a suite that was cut off goes on with --resume.
 import argparse
 import asyncio
 import contextlib
+import importlib.metadata
 import json
+import os
 import platform
 import signal
 import subprocess
@@ -99,21 +101,21 @@ async def run(options: argparse.Namespace) -> None:
 
 def versions(python: str) -> dict[str, str]:
     """Of what took part."""
-    torch = subprocess.run(
-        [python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=True
-    )
-    slurm = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=True)
-    temporal = subprocess.run(
-        [sys.executable, "-c", "import importlib.metadata as m; print(m.version('temporalio'))"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+
+    def says(*argv: str) -> str:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=True, env={**os.environ, "PATH": path}
+        )
+        return done.stdout.strip()
+
     return {
-        "relight": git.stdout.strip(), "python": platform.python_version(), "torch": torch.stdout.strip(),
-        "slurm": slurm.stdout.strip(), "temporalio": temporal.stdout.strip(),
-    }  # fmt: skip
+        "relight": says("git", "describe", "--always", "--dirty"),
+        "python": platform.python_version(),
+        "torch": says(python, "-c", "import torch; print(torch.__version__)"),
+        "slurm": says("slurmctld", "-V"),
+        "temporalio": importlib.metadata.version("temporalio"),
+    }
 
 
 def machine() -> dict[str, str | int]:

@@ -151,10 +151,11 @@ def _two(values: Mapping[str, float]) -> str:
 
 
 def judged(run: Run) -> dict[str, Any]:
-    """A run with its verdict and times, for the file of results."""
+    """A run with its verdict and times, for the file of results; what its log said is in the suite's own."""
     verdict: dict[str, Any] = {}
     seconds: Times = times(run)
     if not run.problem:
         found = judge(BY_NAME[run.scenario], run)
         verdict = {**asdict(found), "right": found.right}
-    return {**run.model_dump(mode="json"), "verdict": verdict, "seconds": asdict(seconds)}
+    raw = run.model_dump(mode="json", exclude={"log_tail"})
+    return {**raw, "verdict": verdict, "seconds": asdict(seconds)}
