@@ -187,7 +187,7 @@ async def _phases(client: Client, number: int, at: datetime, earlier: int) -> di
     handle = client.get_workflow_handle(found[earlier].id, result_type=RecoveryOutcome)
     outcome = await asyncio.wait_for(handle.result(), 300)
     monitor = [w async for w in client.list_workflows(_monitor_of(number))][0]
-    signaled = await _signal_before(client, monitor.id, found[earlier].start_time)
+    signaled = await _first_signal(client, monitor.id, at)
     times = outcome.times
     row = {
         "resumed": float(outcome.outcome.value == "resumed"),
@@ -205,20 +205,17 @@ def _monitor_of(number: int) -> str:
     return f"WorkflowType = '{MONITOR_WORKFLOW}' AND RelightJobId = '{number}'"
 
 
-async def _signal_before(client: Client, monitor: str, moment: datetime) -> datetime:
-    """When the anomaly arrived at the monitor that began the recovery which started at this moment."""
+async def _first_signal(client: Client, monitor: str, since: datetime) -> datetime:
+    """When the first anomaly of a fault arrived at the monitor."""
     history = await client.get_workflow_handle(monitor).fetch_history()
-    arrived = [
-        event.event_time.ToDatetime(UTC)
-        for event in history.events
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
-        and event.workflow_execution_signaled_event_attributes.signal_name == "report_anomaly"
-        and event.event_time.ToDatetime(UTC) <= moment
-    ]
-    if not arrived:
-        raise ValueError(f"the history of {monitor} has no anomaly before {moment}")
-    recent = [time for time in arrived if moment - time < timedelta(minutes=2)]
-    return min(recent or arrived)
+    for event in history.events:
+        if (
+            event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+            and event.workflow_execution_signaled_event_attributes.signal_name == "report_anomaly"
+            and event.event_time.ToDatetime(UTC) >= since
+        ):
+            return event.event_time.ToDatetime(UTC)
+    raise ValueError(f"the history of {monitor} has no anomaly since {since}")
 
 
 def _seconds(begin: datetime, end: datetime | None) -> float:
