@@ -30,12 +30,15 @@ from bench.scale.fit import fit
 from bench.scale.histories import DAY, Rates, forecast
 from bench.scale.processes import STORM_LIMITS, Plant
 from relight.contracts import Policy
-from sensor.watch import PROGRESS_EVERY
+from sensor.watch import PROGRESS_AT_LEAST_EVERY
 
 RENEW_AFTER = 4096
 """Events after which Temporal suggests to continue as new (`limit.historyCount.suggestContinueAsNew`)."""
 FAULT_EVERY = 1.0
 """Seconds between two faults of different jobs."""
+FAST_POLL_JOBS = 100
+"""Up to so many jobs, monitors look at the scheduler more often than shipped, so that looks are there to be measured.
+More of them would measure a load that nobody has."""
 GROWTH = {
     "sensor_memory_mb": ("rest", "memory_mb", "sensor"),
     "worker_memory_mb": ("rest", "memory_mb", "worker"),
@@ -52,7 +55,8 @@ GROWTH = {
 
 async def size(jobs: int, given: argparse.Namespace) -> dict[str, Any]:
     """One number of jobs."""
-    poll = timedelta(seconds=max(20.0, given.seconds / 2)) if given.fast_poll else Policy().poll
+    fast = given.fast_poll and jobs <= FAST_POLL_JOBS
+    poll = timedelta(seconds=max(20.0, given.seconds / 2)) if fast else Policy().poll
     with tempfile.TemporaryDirectory(prefix="scale-") as root, Plant(
         Path(root), jobs, step_seconds=given.step_seconds, address=given.address
     ) as plant:
@@ -63,7 +67,7 @@ async def size(jobs: int, given: argparse.Namespace) -> dict[str, Any]:
         found = await measure.histories(plant)
         if found.looks.times and found.signals.times:
             rates = Rates(
-                signals_per_day=DAY / max(PROGRESS_EVERY.total_seconds(), given.step_seconds),
+                signals_per_day=DAY / max(PROGRESS_AT_LEAST_EVERY.total_seconds(), given.step_seconds),
                 looks_per_day=DAY / Policy().poll.total_seconds(),
             )
             run["temporal_per_job"] = forecast(found, rates, renew_after=RENEW_AFTER)
@@ -116,7 +120,7 @@ def main() -> None:
         "--fast-poll",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="let monitors look at the scheduler twice in the measured time, so that their cost is seen",
+        help="with few jobs, let monitors look at the scheduler often enough that their cost is seen",
     )
     results.add_json_option(parser)
     given = parser.parse_args()
