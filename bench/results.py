@@ -1,7 +1,7 @@
 """The envelope of every result: what was measured, when, of which commit, on which machine, and each run.
 
-All benchmarks write their `--json` with it, and `bench.page` renders whatever it finds in `bench/results/`. Raw
-runs are kept, not their best: a reader can see how much they differ.
+All benchmarks write their `--json` with it, and `bench.page` renders whatever it finds in `bench/results/`.
+Raw runs are kept, not their best: a reader can see how much they differ.
 """
 
 import argparse
@@ -74,7 +74,10 @@ def read(path: Path) -> dict[str, Any]:
         raise BadResult(f"{path}: {error}") from error
     if not isinstance(found, dict):
         raise BadResult(f"{path}: a result is a table, and this is a {type(found).__name__}")
-    missing = [name for name in ("bench", "date", "commit", "machine", "versions", "runs") if name not in found]
+    # A suite that writes a shape of its own is known by its file, `faults-1.json`.
+    found.setdefault("bench", path.stem.partition("-")[0])
+    found.setdefault("commit", found.get("versions", {}).get("relight", ""))
+    missing = [name for name in ("date", "machine", "versions", "runs") if name not in found]
     if missing:
         raise BadResult(f"{path} lacks {', '.join(missing)}: was it written with `bench.results`?")
     return found

@@ -389,7 +389,8 @@ class JobWatch:
 def progress_interval(age: timedelta) -> timedelta:
     """How often the progress of an attempt is told, by how long it has trained.
 
-    A monitor needs it to see that a run got further, and people to see that it trains. What hurries does not wait for
-    it: a fault is told with its progress, and the first progress after a suspected hang is told at once.
+    A monitor needs it to see that a run got further, and people to see that it trains. What hurries does not
+    wait for it: a fault is told with its progress, and the first progress after a suspected hang is told at
+    once.
     """
     return min(max(PROGRESS_EVERY, age / PROGRESS_SHARE), PROGRESS_AT_LEAST_EVERY)

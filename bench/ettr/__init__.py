@@ -1,1 +1,1 @@
-"""Effective training time of a simulated run, with recovery times as they were measured: `python -m bench.ettr`."""
+"""Effective training time of a simulated run, by measured recovery times: `python -m bench.ettr`."""

@@ -2,10 +2,11 @@
 
     python -m bench.ettr [--recoveries FILE] [--json FILE] [--plots DIR]
 
-Failure rates and mixes are published ones (`bench/ettr/published.py`), relight's recovery times are drawn from measured
-recoveries: `--recoveries` names a result of `bench.faults` or `bench.recovery`; by default the newest one in
-`bench/results/`. Compared are a ten-minute watchdog with a person, Slurm's own requeue, and relight, for 256 to 16,384
-GPUs. The simulation is checked against the published closed formula where that holds (`tests/bench/test_ettr.py`).
+Failure rates and mixes are published ones (`bench/ettr/published.py`), relight's recovery times are drawn
+from measured recoveries: `--recoveries` names a result of `bench.faults` or `bench.recovery`; by default the
+newest one in `bench/results/`. Compared are a ten-minute watchdog with a person, Slurm's own requeue, and
+relight, for 256 to 16,384 GPUs. The simulation is checked against the published closed formula where that
+holds (`tests/bench/test_ettr.py`).
 """
 
 import argparse
@@ -68,7 +69,9 @@ def newest() -> Path:
     for bench in ("faults", "recovery"):
         if found := sorted(results.DIRECTORY.glob(f"{bench}*.json"), key=lambda path: path.stat().st_mtime):
             return found[-1]
-    raise Unusable(f"no result in {results.DIRECTORY}: run `python -m bench.recovery --json FILE` first, or name one")
+    raise Unusable(
+        f"no result in {results.DIRECTORY}: run `python -m bench.recovery --json FILE` first, or name one"
+    )
 
 
 def main() -> int:
@@ -97,9 +100,11 @@ def main() -> int:
             print(path, file=sys.stderr)
     if given.json:
         more = {"recoveries": source.name, "setting": asdict(Setting()), "days": given.days}
-        results.write(given.json, results.envelope("ettr", rows, simulated_runs=given.runs, seed=given.seed, **more))
+        results.write(
+            given.json, results.envelope("ettr", rows, simulated_runs=given.runs, seed=given.seed, **more)
+        )
         return 0
-    print(f"{'rate':8} {'GPUs':>6} {'checkpoint':>10}  {'strategy':8} {'ETTR':>6}  {'5-95 %':>13} {'formula':>8}")
+    print("rate       GPUs checkpoint  strategy   ETTR         5-95 %  formula")
     for row in rows:
         print(
             f"{row['rate']:8} {row['gpus']:6} {row['checkpoint_minutes']:6.0f} min  {row['strategy']:8} "

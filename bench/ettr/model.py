@@ -1,6 +1,7 @@
-"""The effective training time ratio: the published closed formula, and a Monte Carlo simulation of the same run.
+"""The effective training time ratio: the published closed formula, and a Monte Carlo simulation of a run.
 
-ETTR (Kokolis, arXiv 2410.21680): the time in which training made progress that lasted, as a share of all time.
+ETTR (Kokolis, arXiv 2410.21680): the time in which training made progress that lasted, as a share of all
+time.
 """
 
 from dataclasses import dataclass
@@ -47,8 +48,9 @@ def simulate(
 ) -> Ettr:
     """Simulates runs of this length.
 
-    Faults come by a Poisson process while the run trains or starts; none comes while it is down, waits for somebody to
-    notice, or hangs. After each fault training goes on from the last checkpoint that was complete.
+    Faults come by a Poisson process while the run trains or starts; none comes while it is down, waits for
+    somebody to notice, or hangs. After each fault training goes on from the last checkpoint that was
+    complete.
 
     Args:
         failures: of the whole run, per second.

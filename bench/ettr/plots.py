@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402 - the backend comes first
+import matplotlib.pyplot as plt
 
 LABELS = {
     "person": "10-minute watchdog and a person",
@@ -18,13 +18,18 @@ COLOURS = {"person": "#b2543a", "requeue": "#8a8d91", "relight": "#1f6f8b"}
 """Told apart in grey, too."""
 
 # The same rows give the same bytes: no date, and ids that do not change.
-plt.rcParams.update({"svg.hashsalt": "relight", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+plt.rcParams.update(
+    {"svg.hashsalt": "relight", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+)
 
 
 def draw(rows: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
-    """Draws ETTR over the number of GPUs, a panel for each published rate, and over the checkpoint interval."""
+    """Draws ETTR over the number of GPUs, a panel a rate, and over the checkpoint interval."""
     directory.mkdir(parents=True, exist_ok=True)
-    return [_by_size(rows, directory / "ettr-by-size.svg"), _by_interval(rows, directory / "ettr-by-checkpoint.svg")]
+    return [
+        _by_size(rows, directory / "ettr-by-size.svg"),
+        _by_interval(rows, directory / "ettr-by-checkpoint.svg"),
+    ]
 
 
 def _by_size(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
@@ -63,9 +68,16 @@ def _lines(axis: Any, rows: Iterable[Mapping[str, Any]], x: str) -> None:
     for name, points in by_strategy.items():
         points.sort(key=lambda row: row[x])
         at = [row[x] for row in points]
-        axis.plot(at, [row["mean"] for row in points], marker="o", ms=3, color=COLOURS[name], label=LABELS[name])
+        axis.plot(
+            at, [row["mean"] for row in points], marker="o", ms=3, color=COLOURS[name], label=LABELS[name]
+        )
         axis.fill_between(
-            at, [row["low"] for row in points], [row["high"] for row in points], color=COLOURS[name], alpha=0.15, lw=0
+            at,
+            [row["low"] for row in points],
+            [row["high"] for row in points],
+            color=COLOURS[name],
+            alpha=0.15,
+            lw=0,
         )
     axis.set_ylim(0, 1.02)
     axis.grid(axis="y", alpha=0.3)

@@ -2,12 +2,15 @@
 
 Sources, by the names used below:
 
-- Kokolis: Kokolis et al., *Revisiting Reliability in Large-Scale Machine Learning Research Clusters*, HPCA 2025,
+- Kokolis: Kokolis et al., *Revisiting Reliability in Large-Scale Machine Learning Research Clusters*, HPCA
+2025,
   arXiv 2410.21680. Eleven months of two clusters with 16,000 and 8,000 A100.
-- Llama 3: *The Llama 3 Herd of Models*, arXiv 2407.21783, table 5. 54 days on up to 16,384 H100: 419 unexpected
+- Llama 3: *The Llama 3 Herd of Models*, arXiv 2407.21783, table 5. 54 days on up to 16,384 H100: 419
+unexpected
   interruptions.
 - Unicron: He et al., *Unicron: Economizing Self-Healing LLM Training at Scale*, arXiv 2401.00134.
-- L4: Jiang et al., *L4: Diagnosing Large-scale LLM Training Failures via Automated Log Analysis*, arXiv 2503.20263.
+- L4: Jiang et al., *L4: Diagnosing Large-scale LLM Training Failures via Automated Log Analysis*, arXiv
+2503.20263.
 - Slurm: slurm.conf(5). PyTorch: documentation of `torch.distributed.init_process_group`.
 """
 
@@ -32,8 +35,8 @@ class Fault(StrEnum):
 
 
 RATES = {"RSC-1": 6.50, "RSC-2": 2.34, "Llama 3": 419 / 54 / 2048 * 1000}
-"""Failures per 1,000 node-days of large jobs: two of Kokolis, and Llama 3 (its 419 interruptions over 54 days and
-2,048 nodes). Kokolis' failures of small jobs are three times as frequent; the two must not be mixed."""
+"""Failures per 1,000 node-days of large jobs: two of Kokolis, and Llama 3 (its 419 interruptions over 54 days
+and 2,048 nodes). Kokolis' failures of small jobs are three times as frequent; the two must not be mixed."""
 
 LLAMA_3 = (
     ("faulty GPU", 148, Fault.CRASH, True),
@@ -55,9 +58,9 @@ LLAMA_3 = (
     ("CPU", 2, Fault.NODE_LOSS, True),
     ("system memory", 2, Fault.NODE_LOSS, True),
 )
-"""Llama 3, table 5: cause and interruptions. How it shows, and whether hardware is broken, is this benchmark's reading:
-network, storage and NCCL time-outs hang (12 %, near ByteRobust's 9.9 % of hangs, arXiv 2509.16293), what takes the host
-away is a lost node, the rest crashes."""
+"""Llama 3, table 5: cause and interruptions. How it shows, and whether hardware is broken, is this
+benchmark's reading: network, storage and NCCL time-outs hang (12 %, near ByteRobust's 9.9 % of hangs, arXiv
+2509.16293), what takes the host away is a lost node, the rest crashes."""
 
 TRANSIENT = 0.73
 """The share of hardware faults after which a restart on the same nodes is enough (Unicron)."""
@@ -68,7 +71,8 @@ PERSON = 68 * MINUTE
 NCCL_WATCHDOG = 10 * MINUTE
 """Until a collective that hangs is given up (PyTorch, default `timeout` of the NCCL backend)."""
 SLURMD_TIMEOUT = 300.0
-"""Until Slurm gives up a node that does not answer, and requeues its jobs (Slurm, default `SlurmdTimeout`)."""
+"""Until Slurm gives up a node that does not answer, and requeues its jobs (Slurm, default
+`SlurmdTimeout`)."""
 REQUEUE_DELAY = 121.0
-"""Until a requeued job may start again: the life of a job's credential (seen on 22.05 and 25.11), which relight's
-release lifts."""
+"""Until a requeued job may start again: the life of a job's credential (seen on 22.05 and 25.11), which
+relight's release lifts."""

@@ -1,7 +1,7 @@
 """How long a run is down after a fault, by who looks after it.
 
-All strategies share what nobody can save: the start of the job itself (`Setting.startup`: processes, communicators,
-compilation, loading the checkpoint), and a person for silent corruption.
+All strategies share what nobody can save: the start of the job itself (`Setting.startup`: processes,
+communicators, compilation, loading the checkpoint), and a person for silent corruption.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,8 +77,8 @@ def person(setting: Setting) -> Strategy:
 def requeue(setting: Setting) -> Strategy:
     """Slurm requeues what fails, and excludes no node: a fault that persists fails again, and takes a person.
 
-    A lost node is noticed by Slurm and not given again. The job must be set up for it (`--requeue`, and RequeueExit
-    or a script that requeues itself): by default Slurm requeues after a lost node only.
+    A lost node is noticed by Slurm and not given again. The job must be set up for it (`--requeue`, and
+    RequeueExit or a script that requeues itself): by default Slurm requeues after a lost node only.
     """
 
     def down(struck: Struck, rng: np.random.Generator) -> Seconds:
@@ -96,10 +96,10 @@ def requeue(setting: Setting) -> Strategy:
 def relight(setting: Setting, measured: Sequence[Recovery]) -> Strategy:
     """relight, with recoveries drawn from the measured ones.
 
-    A recovery that did not resume when it was measured takes a person here. A hang is noticed after the shipped
-    floor; a lost node only once Slurm has given it up (in the measurements Slurm did so within seconds). Whether the
-    node of a fault that persists is known is drawn from a published share; where it is not, the restart fails again
-    and takes a person.
+    A recovery that did not resume when it was measured takes a person here. A hang is noticed after the
+    shipped floor; a lost node only once Slurm has given it up (in the measurements Slurm did so within
+    seconds). Whether the node of a fault that persists is known is drawn from a published share; where it is
+    not, the restart fails again and takes a person.
     """
     by_kind = {fault: [one for one in measured if one.fault is fault] for fault in KINDS}
 
@@ -127,4 +127,4 @@ def _took(one: Recovery, setting: Setting) -> float:
         noticed += setting.hang_floor - setting.measured_hang_floor
     if one.fault is Fault.NODE_LOSS:
         noticed += published.SLURMD_TIMEOUT
-    return noticed + one.without_detection + setting.startup
+    return noticed + one.until_running + setting.startup

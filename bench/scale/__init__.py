@@ -1,1 +1,1 @@
-"""What the control plane costs, and how that grows with the number of watched jobs: `python -m bench.scale`."""
+"""What the control plane costs, and how that grows with the watched jobs: `python -m bench.scale`."""

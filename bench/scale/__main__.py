@@ -2,17 +2,17 @@
 
     python -m bench.scale [--jobs 1,100,1000] [--seconds 60] [--storm 1000] [--json FILE]
 
-A real Temporal dev server, a real worker and a real sensor, each a process; the Slurm cluster is simulated (its
-commands are real processes that ask it), with one node and one log for each job, a step line every ten seconds.
-For each number of jobs, in processes of its own: CPU and memory at rest, calls to the scheduler, then `--faults`
-faults one after the other (the job fails, its recovery requeues it, and it trains on). `--storm N` lets N jobs
-fail at once, with the guard's hourly limit at its highest.
+A real Temporal dev server, a real worker and a real sensor, each a process; the Slurm cluster is simulated
+(its commands are real processes that ask it), with one node and one log for each job, a step line every ten
+seconds. For each number of jobs, in processes of its own: CPU and memory at rest, calls to the scheduler,
+then `--faults` faults one after the other (the job fails, its recovery requeues it, and it trains on).
+`--storm N` lets N jobs fail at once, with the guard's hourly limit at its highest.
 
-Temporal's cost of a day and a month is extrapolated: events, bytes and actions of a signal and of a monitor's own
-look are taken from measured histories, and multiplied by how often they come by the shipped settings.
+Temporal's cost of a day and a month is extrapolated: events, bytes and actions of a signal and of a monitor's
+own look are taken from measured histories, and multiplied by how often they come by the shipped settings.
 
-Against another Temporal: `relight setup` its namespace, set TEMPORAL_* as for relight, and give `--address`; what is
-in the namespace must be nobody else's. Memory and CPU of that server are then not among the results.
+Against another Temporal: `relight setup` its namespace, set TEMPORAL_* as for relight, and give `--address`;
+what is in the namespace must be nobody else's. Memory and CPU of that server are then not among the results.
 """
 
 import argparse
@@ -37,8 +37,8 @@ RENEW_AFTER = 4096
 FAULT_EVERY = 1.0
 """Seconds between two faults of different jobs."""
 FAST_POLL_JOBS = 100
-"""Up to so many jobs, monitors look at the scheduler more often than shipped, so that looks are there to be measured.
-More of them would measure a load that nobody has."""
+"""Up to so many jobs, monitors look at the scheduler more often than shipped, so that looks are there to be
+measured. More of them would measure a load that nobody has."""
 GROWTH = {
     "sensor_memory_mb": ("rest", "memory_mb", "sensor"),
     "worker_memory_mb": ("rest", "memory_mb", "worker"),
@@ -57,9 +57,10 @@ async def size(jobs: int, given: argparse.Namespace) -> dict[str, Any]:
     """One number of jobs."""
     fast = given.fast_poll and jobs <= FAST_POLL_JOBS
     poll = timedelta(seconds=max(20.0, given.seconds / 2)) if fast else Policy().poll
-    with tempfile.TemporaryDirectory(prefix="scale-") as root, Plant(
-        Path(root), jobs, step_seconds=given.step_seconds, address=given.address
-    ) as plant:
+    with (
+        tempfile.TemporaryDirectory(prefix="scale-") as root,
+        Plant(Path(root), jobs, step_seconds=given.step_seconds, address=given.address) as plant,
+    ):
         await plant.start()
         run: dict[str, Any] = {"kind": "size", "jobs": jobs}
         run |= await measure.watch_all(plant, poll)
@@ -79,9 +80,12 @@ async def size(jobs: int, given: argparse.Namespace) -> dict[str, Any]:
 
 async def storm(jobs: int, given: argparse.Namespace) -> dict[str, Any]:
     """So many faults at once."""
-    with tempfile.TemporaryDirectory(prefix="scale-") as root, Plant(
-        Path(root), jobs, step_seconds=given.step_seconds, address=given.address, more=STORM_LIMITS
-    ) as plant:
+    with (
+        tempfile.TemporaryDirectory(prefix="scale-") as root,
+        Plant(
+            Path(root), jobs, step_seconds=given.step_seconds, address=given.address, more=STORM_LIMITS
+        ) as plant,
+    ):
         await plant.start()
         await measure.watch_all(plant, Policy().poll)
         return {"kind": "storm", **await measure.storm(plant, given.storm_seconds)}

@@ -153,11 +153,12 @@ class Cluster:
         job.step += 1
         behind = job.step <= job.failed_step + 1
         job.next_step = now + (CATCH_UP if behind else self._interval)
+        ms = self._interval.total_seconds() * 1e3
         self._write(
             job.log,
             f" [{now:%Y-%m-%d %H:%M:%S}] iteration {job.step:8d}/ 5000000 | consumed samples: "
-            f"{job.step * 512:12d} | elapsed time per iteration (ms): {self._interval.total_seconds() * 1e3:.1f} "
-            "| learning rate: 1.480000E-04 | global batch size:   512 | lm loss: 2.400000E+00 | grad norm: 0.410 |\n",
+            f"{job.step * 512:12d} | elapsed time per iteration (ms): {ms:.1f} | learning rate: 1.4E-04 | "
+            "global batch size:   512 | lm loss: 2.400000E+00 | grad norm: 0.410 |\n",
         )
 
     def fail(self, numbers: Iterable[int], now: datetime) -> None:
@@ -211,7 +212,10 @@ class Cluster:
             chosen = [job for job in self.jobs.values() if job.node == node]
         if "--format" in given:
             sep = given["--format"].removeprefix("%i").partition("%x")[0]
-            lines = [f"JOBID{sep}EXC_NODES{sep}", *(f"{job.number}{sep}{job.excluded}{sep}" for job in chosen)]
+            lines = [
+                f"JOBID{sep}EXC_NODES{sep}",
+                *(f"{job.number}{sep}{job.excluded}{sep}" for job in chosen),
+            ]
             return "\n".join(lines) + "\n"
         fields, sep = _format(given["--Format"])
         if tuple(fields) == slurm_text.JOB_FIELDS:

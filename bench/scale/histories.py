@@ -1,4 +1,4 @@
-"""What a monitor's history is made of: events and bytes for each signal and for each of its own looks. Pure."""
+"""What a monitor's history is made of: events and bytes for each signal and for each look. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,8 +25,9 @@ _ACTIONS = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
     EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED,
 }
-"""What Temporal Cloud counts as an action (https://docs.temporal.io/cloud/actions) and a history shows. A signal is
-counted where it arrives, whoever sent it; heartbeats and queries do not show, and a monitor has none."""
+"""What Temporal Cloud counts as an action (https://docs.temporal.io/cloud/actions) and a history shows. A
+signal is counted where it arrives, whoever sent it; heartbeats and queries do not show, and a monitor has
+none."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ class Parts:
     """The start of the run."""
 
     def __add__(self, other: "Parts") -> "Parts":
-        return Parts(
-            self.signals + other.signals, self.looks + other.looks, self.start + other.start
-        )
+        return Parts(self.signals + other.signals, self.looks + other.looks, self.start + other.start)
 
 
 def parts(events: Iterable[HistoryEvent]) -> Parts:
@@ -108,7 +107,9 @@ def forecast(found: Parts, rates: Rates, *, renew_after: int) -> dict[str, float
         ValueError: there was no signal or no look, so nothing can be said.
     """
     if not found.signals.times or not found.looks.times:
-        raise ValueError("the measured time is too short: no signal, or no look of the monitor's own, was seen")
+        raise ValueError(
+            "the measured time is too short: no signal, or no look of the monitor's own, was seen"
+        )
     kinds = ((found.signals, rates.signals_per_day), (found.looks, rates.looks_per_day))
     events = sum(per_day * part.events / part.times for part, per_day in kinds)
     size = sum(per_day * part.bytes / part.times for part, per_day in kinds)

@@ -137,7 +137,9 @@ async def histories(plant: Plant) -> Parts:
     found = Parts()
     sampled = 0
     async for execution in plant.client.list_workflows(f"WorkflowType = '{MONITOR_WORKFLOW}'"):
-        history = await plant.client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+        history = await plant.client.get_workflow_handle(
+            execution.id, run_id=execution.run_id
+        ).fetch_history()
         found += parts(history.events)
         sampled += 1
         if sampled == SAMPLED:
@@ -186,7 +188,7 @@ async def _phases(client: Client, number: int, at: datetime, earlier: int) -> di
         await asyncio.sleep(0.5)
     handle = client.get_workflow_handle(found[earlier].id, result_type=RecoveryOutcome)
     outcome = await asyncio.wait_for(handle.result(), 300)
-    monitor = [w async for w in client.list_workflows(_monitor_of(number))][0]
+    monitor = await anext(aiter(client.list_workflows(_monitor_of(number))))
     signaled = await _first_signal(client, monitor.id, at)
     times = outcome.times
     row = {
@@ -283,5 +285,6 @@ def summary(rows: Iterable[dict[str, float]]) -> dict[str, dict[str, float]]:
             if name != "resumed" and value == value:
                 by_phase.setdefault(name, []).append(value)
     return {
-        name: {"p50": quantile(v, 0.5), "p99": quantile(v, 0.99), "max": max(v)} for name, v in by_phase.items()
+        name: {"p50": quantile(v, 0.5), "p99": quantile(v, 0.99), "max": max(v)}
+        for name, v in by_phase.items()
     }

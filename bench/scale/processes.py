@@ -1,4 +1,4 @@
-"""relight's processes for the benchmark, the simulated Slurm and a Temporal server, and what each of them uses."""
+"""relight's processes, the simulated Slurm and a Temporal server for the benchmark, and what each uses."""
 
 import asyncio
 import json
@@ -34,7 +34,8 @@ STORM_LIMITS = """
 [guard_limits]
 recoveries_per_hour = 1000
 """
-"""The guard's shipped limits let 200 recoveries begin in an hour; for the storm it is as many as it can be."""
+"""The guard's shipped limits let 200 recoveries begin in an hour; for the storm it is as many as it can
+be."""
 
 
 class Used:
@@ -89,12 +90,8 @@ class Plant:
         env = self._environment("worker")
         os.environ["TEMPORAL_ADDRESS"] = env["TEMPORAL_ADDRESS"]
         self.client = await connect()
-        self._run(
-            "slurmctld",
-            ["-m", "bench.scale.slurmctld", str(self.root), "--jobs", str(self.jobs)]
-            + ["--step-seconds", str(self._step_seconds)],
-            dict(os.environ),
-        )
+        cluster = ["--jobs", str(self.jobs), "--step-seconds", str(self._step_seconds)]
+        self._run("slurmctld", ["-m", "bench.scale.slurmctld", str(self.root), *cluster], dict(os.environ))
         await self._until("slurmctld", lambda: (self.root / "ctl.sock").exists())
         self._run("worker", ["-m", "relight", "worker"], env)
         await self._until("worker", lambda: "the worker serves" in self.said("worker"))

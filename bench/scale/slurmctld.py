@@ -1,7 +1,7 @@
 """The process of the simulated slurmctld: `python -m bench.scale.slurmctld DIR --jobs N`.
 
-Serves DIR/ctl.sock for the commands in DIR/bin-worker and DIR/bin-sensor (links to DIR/command): by its name a
-call tells whose it is. Beside Slurm's commands it answers the benchmark's own: `bench fail FIRST LAST`,
+Serves DIR/ctl.sock for the commands in DIR/bin-worker and DIR/bin-sensor (links to DIR/command): by its name
+a call tells whose it is. Beside Slurm's commands it answers the benchmark's own: `bench fail FIRST LAST`,
 `bench calls` and `bench state`.
 """
 

@@ -33,7 +33,8 @@ def test_the_start_the_first_step_and_some_progress_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "seconds"), [(-1, 30), (0, 30), (10, 30), (20, 60), (60, 180), (100, 300), (60 * 24 * 30, 300)]
+    ("minutes", "seconds"),
+    [(-1, 30), (0, 30), (10, 30), (20, 60), (60, 180), (100, 300), (60 * 24 * 30, 300)],
 )
 def test_the_longer_it_trains_the_rarer_its_progress_is_told(minutes: int, seconds: int) -> None:
     assert progress_interval(timedelta(minutes=minutes)) == timedelta(seconds=seconds)
