@@ -12,7 +12,7 @@ bin := $(VENV)/bin
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 
-.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm lint audit slurm slurm-packages venv clean
+.PHONY: help bench bench-quick demo demo-slurm test test-checkpoints test-pyslurm lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -20,6 +20,7 @@ help:
 	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
+	@echo "make bench           all benchmarks (about an hour); bench-quick: under 10 minutes"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make audit           known holes in what relight depends on (asks PyPI's advisories)"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
@@ -66,6 +67,11 @@ test-pyslurm:
 		"pyslurm==$$($(SLURM_PREFIX)/bin/sinfo --version | sed -n 's/^slurm \([0-9]*\.[0-9]*\).*/\1/p').*"
 	PATH="$(SLURM_PREFIX)/bin:$(SLURM_PREFIX)/sbin:$$PATH" RELIGHT_REAL_PYSLURM=1 \
 		$(pyslurm)/bin/python -m pytest tests/relight/scheduler/real_pyslurm $(ARGS)
+
+# Results are kept in bench/results; ARGS="--label 2" keeps the earlier ones too.
+bench bench-quick: $(VENV)/.developing slurm-packages
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --group bench
+	$(bin)/python -m bench.everything $(if $(filter bench-quick,$@),--quick) $(ARGS)
 
 lint: $(VENV)/.developing
 	$(bin)/ruff check .

@@ -347,13 +347,22 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=DOCS, metavar="FILE")
     given = parser.parse_args()
     try:
-        found = [results.read(path) for path in sorted(given.results.glob("*.json"))]
+        write(given.results, given.docs)
     except BadResult as error:
         print(f"bench.page: {error}", file=sys.stderr)
         return 1
-    given.docs.write_text(page(found))
-    print(f"{given.docs}: {len(found)} results")
     return 0
+
+
+def write(directory: Path, docs: Path) -> None:
+    """Makes the page of the results in a directory.
+
+    Raises:
+        BadResult: a file is no result.
+    """
+    found = [results.read(path) for path in sorted(directory.glob("*.json"))]
+    docs.write_text(page(found))
+    print(f"{docs}: {len(found)} results")
 
 
 if __name__ == "__main__":
