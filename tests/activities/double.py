@@ -76,6 +76,8 @@ class Double:
         return SchedulerVersion(name="double", version="1", cluster="lab")
 
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
+        if self.lose.get("job"):
+            raise SchedulerUnreachable("jobs: no answer")
         return {j: self.known[j] for j in job_ids if j in self.known}
 
     async def job(self, job_id: str) -> JobInfo:
