@@ -86,11 +86,11 @@ async def watch_all(plant: Plant, poll: timedelta) -> dict[str, float]:
 
 
 async def _heard_of_all(plant: Plant, seconds: float = 900) -> None:
-    """Until the sensor watches all jobs, has read their logs, and nothing waits to be sent."""
+    """Until the sensor watches all jobs, nothing waits to be sent, and the worker has saved each job's script."""
     end, calm = time.monotonic() + seconds, 0
     while calm < 3:
         if time.monotonic() > end:
-            raise TimeoutError(f"the sensor did not take up {plant.jobs} jobs within {seconds:.0f} s")
+            raise TimeoutError(f"{plant.jobs} jobs were not taken up within {seconds:.0f} s")
         await asyncio.sleep(1)
         try:
             metrics = await asyncio.to_thread(plant.sensor_metrics)
@@ -98,6 +98,7 @@ async def _heard_of_all(plant: Plant, seconds: float = 900) -> None:
             continue  # it is still starting
         ready = metrics.get("relight_sensor_jobs") == plant.jobs
         ready = ready and metrics.get("relight_sensor_outbox_signals", 1) < max(5, plant.jobs / 50)
+        ready = ready and plant.bench("calls").get("worker scontrol write", 0) >= plant.jobs
         calm = calm + 1 if ready else 0
 
 
