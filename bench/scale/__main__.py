@@ -132,15 +132,19 @@ def main() -> None:
     sizes = [int(text) for text in given.jobs.split(",") if text.strip()]
     for number in range(given.runs):
         for jobs in sizes:
-            runs.append(_told(asyncio.run(size(jobs, given)), number))
+            _keep(runs, asyncio.run(size(jobs, given)), number, given.json)
         if given.storm:
-            runs.append(_told(asyncio.run(storm(given.storm, given)), number))
-    fits = growth(runs)
-    if given.json:
-        results.write(given.json, results.envelope("scale", runs, growth=fits))
-    for name, found in fits.items():
+            _keep(runs, asyncio.run(storm(given.storm, given)), number, given.json)
+    for name, found in growth(runs).items():
         exponent = "?" if found["exponent"] is None else f"{found['exponent']:.2f}"
         print(f"{name:26} ~ jobs^{exponent}: {found['words']}", file=sys.stderr)
+
+
+def _keep(runs: list[dict[str, Any]], run: dict[str, Any], number: int, target: Path | None) -> None:
+    """Keeps the run, and writes what there is so far: a later one may take too long, and be stopped."""
+    runs.append(_told(run, number))
+    if target:
+        results.write(target, results.envelope("scale", runs, growth=growth(runs)))
 
 
 def _told(run: dict[str, Any], number: int) -> dict[str, Any]:
