@@ -12,7 +12,7 @@ bin := $(VENV)/bin
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 
-.PHONY: help bench bench-quick demo demo-slurm test test-checkpoints test-pyslurm lint audit slurm slurm-packages venv clean
+.PHONY: help bench bench-quick demo demo-slurm test test-checkpoints test-pyslurm test-compose lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
 	@echo "make bench           all benchmarks (about an hour); bench-quick: under 10 minutes"
+	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make audit           known holes in what relight depends on (asks PyPI's advisories)"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
@@ -70,8 +71,10 @@ test-pyslurm:
 
 # Results are kept in bench/results; ARGS="--label 2" keeps the earlier ones too.
 bench bench-quick: $(VENV)/.developing slurm-packages
-	$(bin)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(bin)/python -m bench.everything $(if $(filter bench-quick,$@),--quick) $(ARGS)
+
+test-compose: $(VENV)/.developing
+	RELIGHT_COMPOSE=1 $(bin)/python -m pytest tests/deploy/engine $(ARGS)
 
 lint: $(VENV)/.developing
 	$(bin)/ruff check .

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import datetime, timedelta
 
+import structlog
 from temporalio import activity
 
 from activities import logs
@@ -36,7 +37,9 @@ from relight.contracts.steps import ConfirmInput, ConfirmResult, LogMark, Observ
 from relight.policy import resume_proof
 from relight.policy.attempts import Relation
 from relight.policy.resume_proof import Goal, Seen
-from relight.scheduler.port import NoSuchJob, NotSupported
+from relight.scheduler.port import NoSuchJob, NotSupported, SchedulerError
+
+log = structlog.get_logger("activities")
 
 SHORTEST_SILENCE = timedelta(seconds=2)
 SILENCE_INTERVALS = 2
@@ -66,7 +69,21 @@ async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
             fault, or is in another attempt that the scheduler did not start because of a lost node.
     """
     async with heartbeats() as remember:
-        return await _confirm(context, given, remember)
+        result = await _confirm(context, given, remember)
+        if result.verdict != "confirmed":
+            return result
+        return result.model_copy(update={"partition_nodes": await _partition_nodes(context, given.job)})
+
+
+async def _partition_nodes(context: Context, job: TrainingJob) -> int | None:
+    """For the guard, whose budgets are shares of the partition. The fault is confirmed without it, too."""
+    if not job.partition:
+        return None
+    try:
+        return await context.scheduler.partition_size(job.partition) or None
+    except SchedulerError as error:
+        log.warning("the size of the partition is not known", partition=job.partition, error=str(error))
+        return None
 
 
 async def _confirm(context: Context, given: ConfirmInput, remember: Remember) -> ConfirmResult:

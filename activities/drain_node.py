@@ -38,7 +38,10 @@ async def look_at_node(context: Context, given: NodeStep) -> NodeLook:
     """How the node stands now. Reads only."""
     async with heartbeats():
         with scheduler_errors():
-            return _look(given, await _read(context, given.node))
+            look = _look(given, await _read(context, given.node))
+            if look.how is not NodeHow.FREE:
+                return look
+            return look.model_copy(update={"scheduler_since": await context.scheduler.running_since()})
 
 
 async def release_node(context: Context, given: NodeStep) -> NodeLook:

@@ -29,16 +29,25 @@ async def isolate_nodes(context: Context, given: IsolateInput) -> IsolateResult:
                 request = await how_to_submit(context, given.job.attempt)
                 needed, own = request.nodes, request.excluded_nodes
             nodes = await context.scheduler.nodes()
+    listed = own
+    own = tuple(n for n in own if n not in given.readmitted)
     excluded = tuple(sorted({*own, *(n for n in given.nodes if n in nodes)}))
     dropped = tuple(n for n in given.nodes if n not in nodes)
     check_enough(needed, nodes, excluded)
 
     parts = [f"the next attempt runs on none of: {', '.join(excluded) or 'no node is excluded'}"]
     if own:
-        parts.append(f"its owner excluded {', '.join(own)}")
+        parts.append(f"on its list are already {', '.join(own)}")
+    if again := [n for n in given.readmitted if n in listed and n not in excluded]:
+        parts.append(f"it may run again on {', '.join(again)}")
     if dropped:
         parts.append(f"unknown to the scheduler and left out: {', '.join(dropped)}")
-    return IsolateResult(excluded_nodes=excluded, dropped=dropped, summary="; ".join(parts))
+    return IsolateResult(
+        excluded_nodes=excluded,
+        added=tuple(n for n in excluded if n not in listed),
+        dropped=dropped,
+        summary="; ".join(parts),
+    )
 
 
 def check_enough(num_nodes: int, nodes: Mapping[str, NodeInfo], excluded: Collection[str]) -> None:

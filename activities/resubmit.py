@@ -63,7 +63,8 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
         return _result(given, info, marks, f"an earlier try released job {info.job_id}")
 
     lost = await _lost_nodes(context, given)
-    excluded = tuple(sorted({*info.excluded_nodes, *given.excluded_nodes, *lost}))
+    listed = info.excluded_nodes
+    excluded = _excluded(given, listed, lost)
     if set(excluded) != set(info.excluded_nodes):
         try:
             await context.scheduler.exclude_nodes(info.job_id, excluded)
@@ -83,7 +84,8 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
     accepted = now()
     info = await read_job(context.scheduler, info.job_id)
     text = f"job {info.job_id} is released{_without(excluded, lost)}"
-    return _result(given, info, marks, text).model_copy(update={"accepted_at": accepted})
+    added = tuple(n for n in excluded if n not in listed)
+    return _result(given, info, marks, text).model_copy(update={"accepted_at": accepted, "added": added})
 
 
 async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
@@ -150,7 +152,7 @@ async def _submit_anew(context: Context, given: ResubmitInput, *, hold: bool = F
     """Submits the job's script again, with this recovery's mark; and says which nodes it keeps off."""
     request = await how_to_submit(context, given.failed_attempt)
     lost = await _lost_nodes(context, given)
-    excluded = tuple(sorted({*request.excluded_nodes, *given.excluded_nodes, *lost}))
+    excluded = _excluded(given, request.excluded_nodes, lost)
     why = f"starts in place of job {given.failed_attempt.job_id} once that is cancelled" if hold else ""
     request = request.model_copy(
         update={
@@ -171,6 +173,18 @@ async def _submit_anew(context: Context, given: ResubmitInput, *, hold: bool = F
             raise
         info = found
     return info, _without(excluded, lost)
+
+
+def _excluded(given: ResubmitInput, listed: tuple[str, ...], lost: tuple[str, ...]) -> tuple[str, ...]:
+    """The exclusion list of the next attempt.
+
+    Args:
+        given: what the plan excludes, and whom it lets in again.
+        listed: what is on the job's list now.
+        lost: nodes that must not be used, either.
+    """
+    kept = (n for n in listed if n not in given.readmitted)
+    return tuple(sorted({*kept, *given.excluded_nodes, *lost}))
 
 
 async def _find_submitted(context: Context, given: ResubmitInput) -> JobInfo | None:

@@ -132,7 +132,8 @@ class Cell:
         if self.step == "hold_job":
             job = training.info()
             self.facts["state"] = f"{job['JobState']} {job['Priority']}"
-            return (outcome.outcome, asked["requeue"], job["Priority"]) == (Outcome.HELD, 1, "0")
+            held = outcome.outcome is Outcome.HELD and job["Priority"] == "0"
+            return held and self._requeued_once(asked)
         return self._resumed(training, outcome, node, asked) and await self._given_back(node, before["node"])
 
     def _resumed(
@@ -142,11 +143,15 @@ class Cell:
         self.facts["state"] = f"{training.info()['JobState']} on {','.join(runs_on)}"
         return (
             outcome.outcome is Outcome.RESUMED
-            and (asked["requeue"] == 1 or (self.how == "slurmctld" and asked["requeue"] == 2))
+            and self._requeued_once(asked)
             and training.restarts() == 1
             and node not in runs_on
             and training.last_step() > (outcome.lost_from_step or 0)
         )
+
+    def _requeued_once(self, asked: dict[str, int]) -> bool:
+        """By one request, and one more if slurmctld was killed: it may have forgotten the first."""
+        return asked["requeue"] == 1 or (self.how == "slurmctld" and asked["requeue"] == 2)
 
     async def _given_back(self, node: str, before: int) -> bool:
         """The node is drained by one request, and given back by one more."""
@@ -247,7 +252,8 @@ def page(result: dict[str, Any]) -> str:
         "",
         "Each cell: recoveries on a real Slurm cluster in which one part was killed, once, in that step, and",
         "how many were as they must be: ended as they should, exactly one requeue, at most one drain of the",
-        "node, job and node in the right state at the end. `–`: the step gives Slurm no command.",
+        "node, job and node in the right state at the end. A slurmctld that was killed may have forgotten",
+        "what it accepted last: then one request more is right. `–`: the step gives Slurm no command.",
         "",
         f"Made by `python -m bench.reliability --docs docs/reliability.md` on {result['date'][:10]}, "
         f"{result['slurm']}, {result['machine']['cpu']}, Python {result['versions']['python']}.",
@@ -267,14 +273,14 @@ def page(result: dict[str, Any]) -> str:
     if bad:
         lines += ["", "What went wrong:", ""]
         lines += [f"- `{run['step']}`, {KILLS[run['kill']]}: {_wrong(run)}" for run in bad]
-    if any(run["kill"] == "slurmctld" for run in bad):
-        lines += [
-            "",
-            "slurmctld writes its state some seconds after it has changed. Killed (SIGKILL) before that, it",
-            "forgets a requeue, a release or a drain that it had accepted. relight gives a requeue and a",
-            "release again; a drain that was forgotten looks like one that was taken back, and a job that",
-            "was to be held shows as running: these are left to a person.",
-        ]
+    lines += [
+        "",
+        "slurmctld writes its state up to five seconds after it has changed. Killed (SIGKILL) before that,",
+        "it forgets a requeue, a release or a drain that it had accepted. relight sees that, and gives it",
+        "again: for a job that shows the failed attempt again, and for a node that is free again after",
+        "slurmctld was started anew within seconds of the drain. A *release* of a node that is forgotten",
+        "leaves a drain that `relight nodes drains` lists as nobody's.",
+    ]
     return "\n".join(lines) + "\n"
 
 

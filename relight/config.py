@@ -2,24 +2,27 @@
 
 The file is the first of: `--config`, `RELIGHT_CONFIG`, `./relight.toml`, `relight/relight.toml` in the user's
 configuration directory, `/etc/relight/relight.toml`. Environment variables are named after the setting, with
-`__` for the dot: `RELIGHT_SENSOR__LOG_POLL=1s`. Durations are numbers of seconds or texts such as `250ms`,
-`30s`, `5m`, `1h30m`.
+`__` for the dot: `RELIGHT_SENSOR__LOG_POLL=1s`; lists are written there with commas or as JSON, tables as
+JSON. Durations are numbers of seconds or texts such as `250ms`, `30s`, `5m`, `1h30m`.
 
 Temporal's address, namespace, TLS and keys are not here: they follow Temporal's own conventions
 (`temporalio.envconfig`: `TEMPORAL_ADDRESS`, profiles, ...).
 """
 
+import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_origin
 
 import platformdirs
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,7 +30,9 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -42,6 +47,7 @@ from relight.contracts.guard import GuardLimits
 from relight.contracts.ids import TASK_QUEUE
 from relight.contracts.notice import Event
 from relight.durations import format_duration, parse_duration
+from relight.prometheus.queries import DEFAULTS, fill
 
 ENV_PREFIX = "RELIGHT_"
 CONFIG_VARIABLE = "RELIGHT_CONFIG"
@@ -69,6 +75,23 @@ Interval = Annotated[Duration, Field(gt=timedelta(0))]
 """A duration that cannot be zero."""
 
 
+def _host_and_port(address: str) -> str:
+    """An address to listen on.
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, colon, port = address.rpartition(":")
+    usable = colon and port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+    if address and not (usable and re.fullmatch(r"[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]", host)):
+        raise ValueError("write host:port, as in 127.0.0.1:9464 (or [::1]:9464)")
+    return address
+
+
+MetricsAddress = Annotated[str, AfterValidator(_host_and_port)]
+"""`host:port` to serve Prometheus metrics on; empty: none. Without a host: on the loopback interface."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,8 +107,10 @@ class SensorSettings(_Section):
     """How often Temporal is asked which jobs are watched."""
     max_line: int = Field(default=64 * 1024, ge=256)
     """Bytes of one log line that are looked at."""
-    metrics_address: str = ""
+    metrics_address: MetricsAddress = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
+    wake_address: str = ""
+    """`host:port` on which Slurm's hook tells by UDP that a job has ended; empty: nobody does."""
 
 
 class NodeSettings(_Section):
@@ -101,18 +126,21 @@ class NodeSettings(_Section):
     """GPUs that this node should have; 0: as many as the driver shows at the start."""
     gpu_poll: Interval = timedelta(seconds=10)
     """How often the health of the GPUs is looked at. Xid events are told at once."""
-    metrics_address: str = ""
+    metrics_address: MetricsAddress = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
 
 
 class WorkerSettings(_Section):
     """The worker."""
 
-    metrics_address: str = ""
+    metrics_address: MetricsAddress = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
     max_cached_workflows: int = Field(default=1000, ge=1)
     graceful_shutdown: Duration = timedelta(seconds=30)
     """How long running activities may take to finish after a stop was asked for."""
+    build_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    """The version of the code, for Temporal's worker versioning: workflows end on the version that they began
+    with, or renew themselves on a newer one. Empty: every worker takes every workflow."""
 
 
 class SlurmSettings(_Section):
@@ -165,6 +193,20 @@ class PrometheusSettings(_Section):
     queries: dict[str, str] = Field(default_factory=dict)
     """Queries of the site's own, by the names in `docs/reference.md`."""
 
+    @field_validator("queries")
+    @classmethod
+    def _known_and_fillable(cls, queries: dict[str, str]) -> dict[str, str]:
+        for name, query in queries.items():
+            if name not in DEFAULTS:
+                raise ValueError(f"there is no query {name!r}; known: {', '.join(sorted(DEFAULTS))}")
+            if not query.strip():
+                raise ValueError(f"{name} is empty: leave it out for relight's own query")
+            try:
+                fill(query, window=60, before=60)
+            except ValueError as e:
+                raise ValueError(f"{name}: {e}; write $$ for a $ that Prometheus shall see") from e
+        return queries
+
 
 class DrainSettings(_Section):
     """What happens to a node that relight drained, once no job is on it.
@@ -186,6 +228,28 @@ class DrainSettings(_Section):
     """Time between two tries."""
     dry_run: bool = False
     """Only say which commands would run."""
+
+    @field_validator("repair", "check")
+    @classmethod
+    def _can_run(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if command and not command[0].strip():
+            raise ValueError("the first part is the program, and it is empty")
+        if command and "{" in command[0]:
+            raise ValueError("the program itself cannot depend on the node; only its arguments")
+        names = {name for part in command for name in re.findall(r"\{(\w+)\}", part)}
+        if strange := sorted(names - {"node", "cause", "recovery"}):
+            raise ValueError(
+                f"{{{strange[0]}}} would stay as it is; known: {{node}}, {{cause}}, {{recovery}}"
+            )
+        return command
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.release and not self.check:
+            raise ValueError("release needs a check: without one nothing tells that the node is well")
+        if self.repair and not self.check:
+            raise ValueError("repair runs before the check only: without a check it would never run")
+        return self
 
 
 class EncryptionSettings(_Section):
@@ -253,6 +317,33 @@ class LocalSettings(_Section):
     nodes: int = Field(default=4, ge=1, le=64)
 
 
+class _Environment(EnvSettingsSource):
+    """Environment variables, with lists as people write them in a shell."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo | None, value: Any) -> Any:
+        """A list with commas, or JSON.
+
+        Raises:
+            ValueError: it is neither; names the variable.
+        """
+        text = str(value)
+        if field is not None and get_origin(field.annotation) is tuple and not text.lstrip().startswith("["):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            return json.loads(text)
+        except ValueError as e:
+            named = (
+                name
+                for name, is_now in os.environ.items()
+                if is_now == text
+                and name.upper().startswith(ENV_PREFIX)
+                and name.lower().endswith(field_name)
+            )
+            variable = next(named, f"{ENV_PREFIX}...{field_name.upper()}")
+            example = '["a", "b"]' if text.lstrip().startswith("[") else '{"name": "value"}'
+            raise ValueError(f"{variable} is not JSON ({e}); write for example {example}") from e
+
+
 class Settings(BaseSettings):
     """All settings of relight. `load_settings` reads them; constructed directly, no file is looked for."""
 
@@ -260,7 +351,7 @@ class Settings(BaseSettings):
         env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
 
-    cluster: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    cluster: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,63})?$")
     """This cluster's name in ids and in the web UI; empty: the scheduler's own name for it."""
     scheduler: Literal["auto", "slurm-cli", "slurm-pyslurm", "local"] = "auto"
     """`auto`: pyslurm if it is installed and works with this cluster, else Slurm's commands if they are on
@@ -313,6 +404,8 @@ class Settings(BaseSettings):
         """Reads durations as people write them, and refuses unknown keys (a contract would ignore them)."""
         if not isinstance(value, Mapping):
             return value
+        if any(not str(name).strip() for name in value):
+            raise ValueError("a policy needs a name, as in [policies.patient]")
         if "never" in value:
             raise ValueError("the policy 'never' is built in (it leaves a job alone): choose another name")
         return {name: _written_policy(str(name), policy) for name, policy in value.items()}
@@ -327,7 +420,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags beat the environment, which beats the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _file_to_read.get())
+        return (
+            init_settings,
+            _Environment(settings_cls),
+            TomlConfigSettingsSource(settings_cls, _file_to_read.get()),
+        )
 
 
 def _written_policy(name: str, policy: object) -> object:
@@ -394,8 +491,8 @@ def load_settings(config_file: Path | None = None, **flags: object) -> Settings:
         origins = _origins(file, given)
         raise ConfigError("; ".join(_problem(error, origins) for error in e.errors())) from e
     except SettingsError as e:
-        raise ConfigError(f"an environment variable {ENV_PREFIX}... cannot be read: {e}") from e
-    except tomllib.TOMLDecodeError as e:
+        raise ConfigError(f"an environment variable cannot be read: {e.__cause__ or e}") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigError(f"the settings file {file} is not valid TOML: {e}") from e
     except OSError as e:
         raise ConfigError(f"the settings file {file} cannot be read: {e.strerror or e}") from e
@@ -409,7 +506,8 @@ def effective(settings: Settings, config_file: Path | None = None, **flags: obje
     origins = _origins(find_config_file(config_file), given)
     values = _flat(settings.model_dump(exclude={"policies": {"__all__": {"name"}}}), ())
     return tuple(
-        Setting(".".join(key), _written(value), origins.get(key, "default")) for key, value in values.items()
+        Setting(".".join(key), written_value(value), origins.get(key, "default"))
+        for key, value in values.items()
     )
 
 
@@ -432,7 +530,7 @@ def _origins(file: Path | None, flags: Mapping[str, object]) -> dict[tuple[str, 
     origins: dict[tuple[str, ...], str] = {}
     for key in _flat(TomlConfigSettingsSource(Settings, file)(), ()):
         origins[key] = f"file {file}"
-    for key in _flat(EnvSettingsSource(Settings)(), ()):
+    for key in _flat(_Environment(Settings)(), ()):
         origins[key] = f"environment {ENV_PREFIX}{'__'.join(key).upper()}"
     for key in _flat(dict(flags), ()):
         origins[key] = "flag"
@@ -450,7 +548,8 @@ def _flat(tree: Mapping[str, Any], above: tuple[str, ...]) -> dict[tuple[str, ..
     return leaves
 
 
-def _written(value: object) -> Written:
+def written_value(value: object) -> Written:
+    """As one would write it in the settings file."""
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, tuple | list):

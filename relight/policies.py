@@ -12,6 +12,8 @@ from pathlib import Path
 
 from relight import permissions
 from relight.config import ConfigError, Settings
+from relight.known_rules import new_rules
+from relight.known_rules import remember as remember_rules
 from relight.policy.file import PolicyFile, PolicyFileError, Problem, parse
 
 MAX_BYTES = 1 << 20
@@ -35,12 +37,15 @@ class Policies:
 
     Raises:
         ConfigError: the file cannot be used, and nothing is remembered.
+        OSError: to remember is wanted, and the state directory cannot be written.
     """
 
     def __init__(self, settings: Settings, *, remember: bool = False) -> None:
         self._settings = settings
         self._path = settings.policy_file
         self._kept = settings.state_dir / IN_FORCE if remember else None
+        if remember:
+            remember_rules(settings.state_dir)
         self._stamp: Stamp | None = None
         self.problem = ""
         """Why the file as it is now is not in force; empty: it is, or there is none."""
@@ -81,8 +86,13 @@ class Policies:
 
 
 def merged(settings: Settings, file: PolicyFile) -> PolicyFile:
-    """The policy file with what the settings add: their policies, and new rules of the site's own."""
-    new = (rule for rule in site_rules(settings.signatures) if rule not in file.promote)
+    """The policy file with what the settings add: their policies, and rules that are new.
+
+    Raises:
+        ConfigError: which rules are new cannot be told.
+    """
+    added = (*site_rules(settings.signatures), *new_rules(settings.state_dir))
+    new = (rule for rule in added if rule not in file.promote)
     observe = tuple(dict.fromkeys((*file.observe, *new)))
     return file.model_copy(update={"policies": {**settings.policies, **file.policies}, "observe": observe})
 

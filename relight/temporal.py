@@ -18,6 +18,10 @@ class TemporalUnavailable(Exception):
     """Temporal cannot be used. The message says where it was looked for and what to do."""
 
 
+class TemporalSettingsError(TemporalUnavailable):
+    """The settings of Temporal's client cannot be used. The message says why, and where they come from."""
+
+
 class NotReady(Exception):
     """Temporal answers, but its namespace is not set up for relight. The message says what to do."""
 
@@ -34,14 +38,19 @@ async def connect(
 
     Raises:
         EncryptionError: the key file cannot be used.
-        TemporalUnavailable: nothing answers there within `timeout` seconds, the namespace does not exist, or
-            the settings are wrong.
+        TemporalSettingsError: the client's settings cannot be read or used.
+        TemporalUnavailable: nothing answers there within `timeout` seconds, or the namespace does not exist.
     """
     converter = data_converter(key_file)
     try:
         config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
     except (RuntimeError, ValueError, OSError) as e:
-        raise TemporalUnavailable(f"the Temporal client settings cannot be read: {e}") from e
+        why = " ".join(str(e).split())
+        raise TemporalSettingsError(
+            f"the Temporal client settings cannot be read: {why}. They come from the variables TEMPORAL_... "
+            "and from the file that TEMPORAL_CONFIG_FILE names (else temporalio/temporal.toml in the user's "
+            "configuration directory)"
+        ) from e
     config.setdefault("target_host", "localhost:7233")
     target = f"{config['target_host']}, namespace {config.get('namespace', 'default')}"
     try:
@@ -49,6 +58,11 @@ async def connect(
             client = await Client.connect(data_converter=converter, runtime=runtime, **config)
             await _check_namespace(client)
     except (RuntimeError, RPCError, TimeoutError, ValueError) as e:
+        if "invalid target URL" in str(e):
+            raise TemporalSettingsError(
+                f"Temporal's address {config['target_host']!r} cannot be used: {_in_short(e, timeout)}. "
+                "Write TEMPORAL_ADDRESS (or address in the profile) as host:port"
+            ) from e
         raise TemporalUnavailable(
             f"no Temporal server answers at {target}: {_in_short(e, timeout)}. Start one with `relight up`, "
             "or set TEMPORAL_ADDRESS (and TEMPORAL_NAMESPACE) to an existing one."

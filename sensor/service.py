@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from relight.config import Settings
 from relight.contracts import TrainingJob
 from relight.diagnosis.catalogue import Catalogue
+from relight.known_rules import new_rules
 from relight.policies import Policies
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable, connect
@@ -32,6 +33,7 @@ from sensor.reading import Reading
 from sensor.registry import OptIn, watched_jobs
 from sensor.scheduler_watch import SchedulerWatch
 from sensor.store import Store, Watched
+from sensor.wake import listen
 from sensor.watch import JobWatch
 
 log = structlog.get_logger("sensor")
@@ -96,10 +98,15 @@ class Sensor:
         self._opt_in_at = -1e9
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watches until `stop` is set. No trouble of one job, the scheduler or Temporal ends it."""
+        """Watches until `stop` is set. No trouble of one job, the scheduler or Temporal ends it.
+
+        Raises:
+            ConfigError: the address to be woken at cannot be used.
+        """
         for monitor, watched in (await self._in_db(self._store.load)).items():
             self._contain("load", self._take_up, monitor, watched)
         poll = self._settings.sensor
+        waker = await self._listen() if poll.wake_address else None
         loops = [
             asyncio.create_task(self._repeat(*loop))
             for loop in (
@@ -118,6 +125,8 @@ class Sensor:
         try:
             await stop.wait()
         finally:
+            if waker is not None:
+                waker.close()
             for task in loops:
                 task.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
@@ -200,6 +209,9 @@ class Sensor:
             log.error("the policy file cannot be used: the last usable one stays in force", why=problem)
         elif self._settings.policy_file is not None:
             log.info("policies in force", file=str(self._settings.policy_file))
+        counting = self._policies.file.observe
+        if new := [rule for rule in new_rules(self._settings.state_dir) if rule in counting]:
+            log.info("rules that came with an upgrade only count until they are promoted", rules=new)
 
     def _hear_watched(self, monitor: str, job: TrainingJob) -> None:
         known = self._jobs.get(monitor)
@@ -226,6 +238,14 @@ class Sensor:
         log.info("no longer watching: its monitor has ended", monitor=monitor)
 
     # What the scheduler says
+
+    async def _listen(self) -> asyncio.DatagramTransport:
+        """Lets Slurm's hook hurry the next question."""
+
+        def is_watched(job_id: str) -> bool:
+            return any(job.label == job_id for job in self._jobs.values())
+
+        return await listen(self._settings.sensor.wake_address, is_watched, self._ask_now.set)
 
     async def _ask(self) -> None:
         jobs = list(self._jobs.values())

@@ -11,6 +11,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from worker import metrics
+
 log = structlog.get_logger("worker")
 
 
@@ -49,6 +51,5 @@ class _AuditActivity(ActivityInboundInterceptor):
                 ms=round(seconds * 1000),
             )
             labels = {"step": info.activity_type, "outcome": outcome}
-            meter = activity.metric_meter().with_additional_attributes(labels)
-            meter.create_counter("relight_step_tries", "Tries of a step of the runbook.").add(1)
-            meter.create_histogram_float("relight_step_seconds", "Duration of one try.", "s").record(seconds)
+            metrics.count(activity.metric_meter(), metrics.STEP_TRIES, labels)
+            metrics.time(activity.metric_meter(), metrics.STEP_SECONDS, seconds, labels)

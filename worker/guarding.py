@@ -1,7 +1,6 @@
 """A worker sees to it that its cluster's guard runs, and tells it the limits of the settings."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +13,7 @@ from relight.contracts.guard import GuardLimits
 from relight.contracts.ids import guard_id
 from relight.guarding import start_guard
 from relight.scheduler.port import Scheduler, SchedulerError
+from worker.background import beside
 
 log = structlog.get_logger("worker.guard")
 
@@ -28,19 +28,9 @@ async def guarding(client: Client, scheduler: Scheduler, settings: Settings) -> 
     if not settings.guard:
         yield
         return
-    task = asyncio.create_task(_keep(client, scheduler, settings))
-    task.add_done_callback(_tell_death)
-    try:
+    dead = "nobody looks after the guard any more: this worker has to be restarted"
+    async with beside(_keep(client, scheduler, settings), dead):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-def _tell_death(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("nobody looks after the guard any more: this worker has to be restarted", error=repr(error))
 
 
 async def _keep(client: Client, scheduler: Scheduler, settings: Settings) -> None:

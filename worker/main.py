@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import structlog
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 import activities
 from relight.config import ConfigError, Settings
@@ -15,6 +16,7 @@ from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SchedulerUnreachable
 from relight.temporal import connect
 from worker.audit import Audit
+from worker.guard_metrics import showing
 from worker.guarding import guarding
 from worker.outcomes import Outcomes
 from worker.preflight import check_scheduler, check_search_attributes
@@ -41,9 +43,8 @@ async def run_worker(settings: Settings) -> None:
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
     scheduler = open_scheduler(settings)
-    client = await connect(
-        key_file=settings.encryption.key_file, runtime=_runtime(settings.worker.metrics_address)
-    )
+    runtime = _runtime(settings.worker.metrics_address)
+    client = await connect(key_file=settings.encryption.key_file, runtime=runtime)
     await check_search_attributes(client)
     try:
         version = await check_scheduler(scheduler)
@@ -56,7 +57,8 @@ async def run_worker(settings: Settings) -> None:
     await asyncio.to_thread(activities.warm_up)
     async with make_worker(client, scheduler, settings):
         log.info("the worker serves", task_queue=settings.task_queue, namespace=client.namespace)
-        async with guarding(client, scheduler, settings):
+        meter = runtime.metric_meter if runtime is not None else None
+        async with guarding(client, scheduler, settings), showing(client, scheduler, settings, meter):
             await stop.wait()
         log.info("the worker stops", grace_seconds=settings.worker.graceful_shutdown.total_seconds())
     log.info("the worker has stopped")
@@ -73,6 +75,21 @@ def make_worker(client: Client, scheduler: Scheduler, settings: Settings) -> Wor
         max_cached_workflows=settings.worker.max_cached_workflows,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=settings.worker.graceful_shutdown,
+        deployment_config=_version(settings),
+    )
+
+
+def _version(settings: Settings) -> WorkerDeploymentConfig | None:
+    """Which version of which deployment this worker is; the deployment is named like its task queue.
+
+    Set here and not in `@workflow.defn`: a worker that is not versioned could not run such workflows at all.
+    """
+    if not settings.worker.build_id:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.task_queue, settings.worker.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
     )
 
 

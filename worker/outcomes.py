@@ -15,7 +15,7 @@ from temporalio.worker import (
 with workflow.unsafe.imports_passed_through():
     from relight.contracts import Outcome, RecoveryOutcome
     from relight.contracts.messages import RecoveryInput
-
+    from worker import metrics
 
 OWN_LOOK = "poll"
 """The detector of what the monitor's own look at the scheduler finds (`activities/look_at_job.py`)."""
@@ -42,15 +42,14 @@ class _CountOutcome(WorkflowInboundInterceptor):
 
 def _count(outcome: RecoveryOutcome) -> None:
     """A workflow's meter counts nothing while history is replayed."""
-    meter = workflow.metric_meter().with_additional_attributes(
-        {
-            "outcome": outcome.outcome.value,
-            "cause": outcome.cause.value,
-            "symptom": outcome.symptom.value,
-            "cluster": outcome.attempt.cluster,
-        }
-    )
-    meter.create_counter("relight_recoveries", "Recoveries that ended.").add(1)
+    meter = workflow.metric_meter()
+    labels = {
+        "outcome": outcome.outcome.value,
+        "cause": outcome.cause.value,
+        "symptom": outcome.symptom.value,
+        "cluster": outcome.attempt.cluster,
+    }
+    metrics.count(meter, metrics.RECOVERIES, labels)
     times = outcome.times
     phases = {
         "detected": _between(times.occurred, times.detected),
@@ -61,9 +60,8 @@ def _count(outcome: RecoveryOutcome) -> None:
     }
     for phase, length in phases.items():
         if length is not None:
-            meter.with_additional_attributes({"phase": phase}).create_histogram_float(
-                "relight_recovery_seconds", "Time that a phase of a recovery took, up to this event.", "s"
-            ).record(max(0.0, length.total_seconds()))
+            seconds = max(0.0, length.total_seconds())
+            metrics.time(meter, metrics.RECOVERY_SECONDS, seconds, {**labels, "phase": phase})
 
 
 def _count_detection(outcome: RecoveryOutcome, args: Sequence[Any]) -> None:
@@ -76,9 +74,13 @@ def _count_detection(outcome: RecoveryOutcome, args: Sequence[Any]) -> None:
         verdict = "confirmed"
     else:
         verdict = "refuted" if outcome.outcome is Outcome.REFUTED else "unconfirmed"
-    workflow.metric_meter().with_additional_attributes(
-        {"verdict": verdict, "detector": by, "cause": outcome.cause.value, "cluster": outcome.attempt.cluster}
-    ).create_counter("relight_detections", "Suspected faults, by what became of them.").add(1)
+    labels = {
+        "verdict": verdict,
+        "detector": by,
+        "cause": outcome.cause.value,
+        "cluster": outcome.attempt.cluster,
+    }
+    metrics.count(workflow.metric_meter(), metrics.DETECTIONS, labels)
 
 
 def _between(begin: datetime | None, end: datetime | None) -> timedelta | None:

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import SearchAttributePair
-from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
@@ -30,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import show
     from workflows.guard_details import guard_details, state_word
     from workflows.notices import Notices
-    from workflows.signals import read
+    from workflows.signals import read, tell
 
 AT_ONCE = 100
 """Answers under way at the same time; Temporal allows 2,000."""
@@ -204,12 +203,10 @@ class ClusterGuard:
             await asyncio.gather(*(self._send(holder, told) for holder, told in batch.items()))
 
     async def _send(self, holder: str, decisions: list[PermitDecision]) -> None:
-        try:
-            for decision in decisions:
-                await workflow.get_external_workflow_handle(holder).signal("permit_decided", decision)
-        except ApplicationError as error:
-            workflow.logger.warning("%s is gone: %s", holder, error)
-            self._guard.forget(holder, workflow.now())
+        for decision in decisions:
+            if not await tell(holder, "permit_decided", decision):
+                self._guard.forget(holder, workflow.now())
+                return
 
     async def _wait(self) -> None:
         """Until there is mail, or time alone changes something. The alarm outlives a wake-up."""

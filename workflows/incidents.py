@@ -1,12 +1,12 @@
 """Tells the cluster's guard of faults that jobs may share: many of them are one incident."""
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from relight.contracts import Diagnosis, TrainingJob
     from relight.contracts.guard import FaultReport
     from relight.policy.incident import SHARED
+    from workflows.signals import tell
 
 
 async def report_fault(guard_id: str, job: TrainingJob, diagnosis: Diagnosis, verdict: str) -> None:
@@ -23,7 +23,4 @@ async def report_fault(guard_id: str, job: TrainingJob, diagnosis: Diagnosis, ve
     report = FaultReport(
         job=job.attempt.job_id, user=job.user, cause=diagnosis.cause, at=diagnosis.occurred_at
     )
-    try:
-        await workflow.get_external_workflow_handle(guard_id).signal("report_fault", report)
-    except ApplicationError as error:
-        workflow.logger.warning("guard %s is gone: %s", guard_id, error)
+    await tell(guard_id, "report_fault", report)

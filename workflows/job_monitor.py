@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attributes import at_start, show
     from workflows.details import clip, happened, monitor_details
     from workflows.memory import Memory
-    from workflows.signals import read
+    from workflows.signals import read, tell
 
 LOOK = timedelta(seconds=30)
 """The longest that the monitor's own look at the scheduler may take; the next look comes anyway."""
@@ -264,11 +264,7 @@ class TrainingJobMonitor:
         memory = self._memory
         while memory.forwards:
             forward = memory.forwards.pop(0)
-            recovery = workflow.get_external_workflow_handle(forward.recovery_id)
-            try:
-                await recovery.signal(forward.signal, forward.message)
-            except ApplicationError as error:
-                workflow.logger.warning("recovery %s is gone: %s", forward.recovery_id, error)
+            if not await tell(forward.recovery_id, forward.signal, forward.message):
                 self._read_mail()  # its last word may have come just before
                 memory.hear_recovery_lost(forward.recovery_id, workflow.now())
 
@@ -292,6 +288,7 @@ class TrainingJobMonitor:
                     ledger=memory.state.ledger,
                     paused=memory.state.paused,
                     diverged_from=memory.state.diverged_from,
+                    readmitted=memory.readmitted(now),
                     guard_id=self._guard_id,
                     notify=self._notify,
                     archive=self._archive,

@@ -36,6 +36,7 @@ from relight.contracts.messages import (
 )
 from relight.contracts.steps import CheckpointLook, PollResult
 from relight.diagnosis.verdict import diagnose
+from relight.policy import exclusions
 from relight.policy.attempts import Relation, relation, same_execution
 from relight.policy.gates import count_rules, last_restart
 from relight.policy.ledger import note_failure
@@ -111,6 +112,10 @@ class Memory:
         """The anomalies in the inbox shall now become a diagnosis."""
         until = self.state.settle_until
         return self._may_start() and until is not None and until <= now
+
+    def readmitted(self, now: datetime) -> tuple[str, ...]:
+        """The nodes that the next attempt may use again: relight excluded them long enough ago."""
+        return exclusions.expired(self.state.excluded, self.job.policy.exclude_for, now)
 
     def status(self) -> MonitorStatus:
         """The answer to the query `status`."""
@@ -234,7 +239,10 @@ class Memory:
             self._set(duplicates=self.state.duplicates + 1)
             return
         self._close(record.model_copy(update={"outcome": outcome, "state": "ended"}))
-        self._set(ledger=note_failure(self.state.ledger, outcome, self.job.nodes))
+        self._set(
+            ledger=note_failure(self.state.ledger, outcome, self.job.nodes),
+            excluded=exclusions.after(self.state.excluded, outcome, now),
+        )
         if outcome.outcome is Outcome.REFUTED:
             self._hear_refuted(outcome, record)
         if outcome.diverged_from is not None or outcome.outcome is Outcome.RESUMED:

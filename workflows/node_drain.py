@@ -8,7 +8,6 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import SearchAttributePair
-from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
@@ -27,10 +26,11 @@ with workflow.unsafe.imports_passed_through():
         NodeLook,
         NodeStep,
     )
+    from relight.policy.node_drain import was_forgotten
     from workflows.attributes import show
     from workflows.details import MAX_DETAILS, clip, code, fence
     from workflows.permit import GuardPermit
-    from workflows.signals import read
+    from workflows.signals import read, tell
     from workflows.steps import StepFailed, attempt, may_try_again, pause_after, poll
 
 FRESH = timedelta(hours=1)
@@ -44,6 +44,8 @@ CHECK = timedelta(hours=1)
 """The longest that the site's commands may take; the settings' own time is shorter."""
 LOOK_WINDOW = timedelta(minutes=5)
 MAX_LOG = 50
+MAX_FORGOTTEN = 2
+"""So often a drain that the scheduler has forgotten is given again."""
 
 
 class _Over(Exception):
@@ -70,6 +72,9 @@ class NodeDrain:
         self._said: Note | None = None
         """A person's word: give it back, or do not drain it."""
         self._end: DrainEnd | None = None
+        self._seen_at = workflow.now() if start.drained_at is not None else None
+        """When the node was last seen drained by this drain."""
+        self._forgotten = 0
         self._failed_checks = 0
         self._needs_person = False
 
@@ -150,7 +155,7 @@ class NodeDrain:
             raise _Over(DrainEnd.FAILED, failed.text) from failed
         if look.how is not NodeHow.OURS:
             raise _Over(DrainEnd.NOT_DRAINED, look.summary)
-        self._drained_at = look.at or workflow.now()
+        self._drained_at, self._seen_at = look.at or workflow.now(), None
         await self._tell(drained=True, text=look.summary)
 
     async def _change(
@@ -212,6 +217,10 @@ class NodeDrain:
             if self._said is not None:
                 await self._release(f"by {_who(self._said)}")
             look = await self._look()
+            if look is not None and self._was_forgotten(look):
+                await self._drain()
+                pause = LOOK_AT_ONCE
+                continue
             if look is not None:
                 self._stands(look)
                 if look.idle and self._state == "draining":
@@ -234,12 +243,23 @@ class NodeDrain:
             except TimeoutError:
                 pause = min(pause * 2, LONGEST_LOOK)
 
+    def _was_forgotten(self, look: NodeLook) -> bool:
+        """The scheduler has lost the drain in a crash, and has to be told again."""
+        if self._drained_at is None or self._forgotten >= MAX_FORGOTTEN:
+            return False
+        if not was_forgotten(look, self._drained_at, self._seen_at):
+            return False
+        self._forgotten += 1
+        self._note("the scheduler was started again, and has forgotten the drain: it is told again")
+        return True
+
     def _stands(self, look: NodeLook) -> None:
         """Ends where the node is relight's no more."""
         if look.how is NodeHow.FREE:
             raise _Over(DrainEnd.TAKEN_BACK, f"somebody gave it back: {look.summary}")
         if look.how is not NodeHow.OURS:
             raise _Over(DrainEnd.TAKEN_BACK, look.summary)
+        self._seen_at = workflow.now()
 
     async def _look(self) -> NodeLook | None:
         """None: the scheduler does not tell."""
@@ -320,11 +340,8 @@ class NodeDrain:
 
     async def _tell(self, *, drained: bool, text: str) -> None:
         """Tells the recovery, which may have ended: then the word is here to read."""
-        recovery = workflow.get_external_workflow_handle(self._start.recovery_id)
-        try:
-            await recovery.signal("drain_news", DrainNews(node=self._start.node, drained=drained, text=text))
-        except ApplicationError as error:
-            workflow.logger.info("recovery %s has ended: %s", self._start.recovery_id, error)
+        news = DrainNews(node=self._start.node, drained=drained, text=text)
+        await tell(self._start.recovery_id, "drain_news", news)
 
     # What others see
 

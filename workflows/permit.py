@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from relight.contracts import Diagnosis, Model, TrainingJob
@@ -16,8 +15,10 @@ with workflow.unsafe.imports_passed_through():
         PermitRelease,
         PermitRequest,
     )
+    from relight.contracts.steps import ConfirmResult
     from relight.policy.guard import PAUSED
     from workflows.details import code
+    from workflows.signals import tell
 
 ASK_AGAIN = timedelta(minutes=1)
 """After which time a recovery that waits asks again: a guard that was started anew knows nothing of it."""
@@ -136,12 +137,12 @@ class GuardPermit:
         return f"waits for a permit: {self.reason}"
 
     async def report(
-        self, job: TrainingJob, diagnosis: Diagnosis, nodes: tuple[str, ...], lost: tuple[str, ...]
+        self, job: TrainingJob, diagnosis: Diagnosis, nodes: tuple[str, ...], confirmation: ConfirmResult
     ) -> None:
         """Tells the guard which nodes are implicated, and apart those that only the job's log speaks of."""
         if not self.guard_id:
             return
-        sure = {e.node for e in diagnosis.evidence if e.trust} | set(lost)
+        sure = {e.node for e in diagnosis.evidence if e.trust} | set(confirmation.nodes_lost)
         for trusted in (True, False):
             named = tuple(node for node in nodes if (node in sure) is trusted)[:MAX_DRAIN_NODES]
             if not named:
@@ -151,6 +152,7 @@ class GuardPermit:
                 cause=diagnosis.cause,
                 at=diagnosis.occurred_at,
                 partition=job.partition,
+                partition_nodes=confirmation.partition_nodes,
                 job=job.attempt.job_id,
                 evidence=next((e.text for e in diagnosis.evidence if e.trust is trusted), ""),
                 trusted=trusted,
@@ -169,13 +171,7 @@ class GuardPermit:
             await self._signal("request_permit", request)
 
     async def _signal(self, name: str, message: Model) -> bool:
-        guard = workflow.get_external_workflow_handle(self.guard_id)
-        try:
-            await guard.signal(name, message)
-        except ApplicationError as error:
-            workflow.logger.warning("guard %s is gone: %s", self.guard_id, error)
-            return False
-        return True
+        return await tell(self.guard_id, name, message)
 
 
 def for_recovery(job: TrainingJob, diagnosis: Diagnosis) -> PermitRequest:

@@ -70,7 +70,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.incidents import report_fault
     from workflows.notices import Notices
     from workflows.permit import GuardPermit, for_recovery
-    from workflows.signals import read
+    from workflows.signals import read, tell
     from workflows.steps import StepFailed, may_try_again, pause_after
 
 MAX_LOG = 100
@@ -115,6 +115,8 @@ class RecoveryWorkflow:
         """The nodes of the plan that `isolate_nodes` agreed to."""
         self._excluded: tuple[str, ...] = ()
         """The whole exclusion list of the next attempt."""
+        self._added: tuple[str, ...] = ()
+        """Those of it that this recovery adds."""
         self._asked_to_drain: tuple[str, ...] = ()
         """The nodes of the plan whose drains were started."""
         self._nodes_drained: tuple[str, ...] = ()
@@ -253,10 +255,8 @@ class RecoveryWorkflow:
         except Ended as reached:
             ended = reached
         except asyncio.CancelledError:
-            ended = Ended(Outcome.ABANDONED, "the recovery was cancelled in Temporal")
+            ended = await self._left_safe(Ended(Outcome.ABANDONED, "the recovery was cancelled in Temporal"))
         self._approval.close()
-        if self._is_half_way() and not ended.hands_off:
-            ended = await self._hold(ended)
         self._outcome = self._make_outcome(ended)
         self._note(f"{ended.outcome.value}: {ended.reason}")
         self._enter("ended")
@@ -278,9 +278,10 @@ class RecoveryWorkflow:
         while True:
             try:
                 return await self._restart()
-            except Ended as ended:
+            except Ended as reached:
+                ended = await self._left_safe(reached)
                 if not await self._was_forgotten(ended):
-                    raise
+                    raise ended from reached
             self._drained = self._resubmitted = self._running = None
 
     async def _was_forgotten(self, ended: Ended) -> bool:
@@ -319,9 +320,8 @@ class RecoveryWorkflow:
         self._note(f"confirm_fault: {confirmation.verdict}, {confirmation.summary}")
         if confirmation.verdict == "confirmed":
             self._mark(confirmed=workflow.now())
-        lost = confirmation.nodes_lost
         suspected = nodes_to_exclude(self._job, self._diagnosis.nodes, confirmation)
-        await self._permit.report(self._job, self._diagnosis, suspected, lost)
+        await self._permit.report(self._job, self._diagnosis, suspected, confirmation)
         await report_fault(self._start.guard_id, self._job, self._diagnosis, confirmation.verdict)
 
     async def _locate(self, summary: str) -> LocateResult | None:
@@ -350,16 +350,17 @@ class RecoveryWorkflow:
         self._enter("isolating")
         try:
             isolated = await runbook.isolate_nodes(
-                self._start.job, plan.excluded_nodes, workflow.info().workflow_id
+                self._start.job, plan.excluded_nodes, self._start.readmitted, workflow.info().workflow_id
             )
         except StepFailed as failed:
             # Nothing has been changed yet, so a person can decide whether to restart there all the same.
             self._note(f"isolate_nodes: {failed.text}")
             self._cannot_exclude = failed.text or "isolate_nodes failed"
-            self._isolated = self._excluded = ()
+            self._isolated = self._excluded = self._added = ()
             return
         self._note(f"isolate_nodes: {isolated.summary or names(isolated.excluded_nodes)}")
         self._isolated, self._excluded = plan.excluded_nodes, isolated.excluded_nodes
+        self._added = isolated.added
 
     async def _drain(self) -> DrainResult:
         began = workflow.now()
@@ -452,6 +453,7 @@ class RecoveryWorkflow:
                 failed_attempt=self._failed,
                 how=drained.how,
                 excluded_nodes=self._excluded,
+                readmitted=self._start.readmitted,
                 environment=environment(self._job, self._checkpoint),
                 recovery_id=workflow.info().workflow_id,
                 tries=tries,
@@ -691,6 +693,10 @@ class RecoveryWorkflow:
         off = self._drained is not None and self._drained.how != "running"
         return off and (self._resubmitted is None or self._stopped_again)
 
+    async def _left_safe(self, ended: Ended) -> Ended:
+        """The end, once a job that is half way is held."""
+        return await self._hold(ended) if self._is_half_way() and not ended.hands_off else ended
+
     async def _hold(self, ended: Ended) -> Ended:
         """Leaves the job held, so that it does not start by itself in a state that nobody looked at."""
         held = ended.outcome is Outcome.HELD
@@ -708,7 +714,7 @@ class RecoveryWorkflow:
             except StepFailed as failed:
                 self._note(f"hold_job, try {tries}: {failed.text}")
                 if failed.kind == ATTEMPT_CHANGED:
-                    return Ended(Outcome.ABANDONED, failed.text)
+                    return Ended(Outcome.ABANDONED, failed.text, hands_off=True)
                 if not may_try_again(failed, tries, began):
                     return Ended(Outcome.HELD, f"{reason}; hold_job failed too: {failed.text}")
                 await workflow.sleep(pause_after(tries), summary=clip(f"hold_job: {failed.text}"))
@@ -732,6 +738,7 @@ class RecoveryWorkflow:
             self._planned,
             cannot_exclude=self._cannot_exclude,
             diverged_from=self._start.diverged_from,
+            readmitted=self._start.readmitted,
             guarded=bool(self._start.guard_id),
             now=workflow.now(),
         )
@@ -837,15 +844,12 @@ class RecoveryWorkflow:
             await self._tell("recovery_news", news)
 
     async def _tell(self, signal: str, message: Model) -> None:
-        monitor = workflow.get_external_workflow_handle(self._start.monitor_id)
-        try:
-            await monitor.signal(signal, message)
-        except ApplicationError as error:
-            workflow.logger.warning("monitor %s is gone: %s", self._start.monitor_id, error)
+        await tell(self._start.monitor_id, signal, message)
 
     def _make_outcome(self, ended: Ended) -> RecoveryOutcome:
         plan = self._plan()
-        latest = self._running or self._resubmitted or self._drained
+        sent = self._resubmitted
+        latest = self._running or sent or self._drained
         new = latest.attempt if latest is not None and latest.attempt != self._failed else None
         return RecoveryOutcome(
             recovery_id=workflow.info().workflow_id,
@@ -857,6 +861,8 @@ class RecoveryWorkflow:
             attempt=self._failed,
             new_attempt=new,
             excluded_nodes=self._isolated,
+            newly_excluded=tuple(dict.fromkeys((*self._added, *sent.added))) if sent else (),
+            readmitted_nodes=self._start.readmitted if sent else (),
             drained_nodes=self._nodes_drained,
             times=self._times,
             lost_from_step=self._failed_at(),

@@ -95,7 +95,9 @@ async def locate_checkpoint(
         return LocateResult(name=None, summary=failed.text)
 
 
-async def isolate_nodes(job: TrainingJob, nodes: tuple[str, ...], recovery_id: str) -> IsolateResult:
+async def isolate_nodes(
+    job: TrainingJob, nodes: tuple[str, ...], readmitted: tuple[str, ...], recovery_id: str
+) -> IsolateResult:
     """Checks that the job can do without these nodes, and joins them with those that its owner excluded.
 
     Raises:
@@ -105,7 +107,9 @@ async def isolate_nodes(job: TrainingJob, nodes: tuple[str, ...], recovery_id: s
     try:
         return await poll(
             "isolate_nodes",
-            IsolateInput(job=job, attempt=job.attempt, nodes=nodes, recovery_id=recovery_id),
+            IsolateInput(
+                job=job, attempt=job.attempt, nodes=nodes, readmitted=readmitted, recovery_id=recovery_id
+            ),
             IsolateResult,
             within=LOOK_WINDOW,
             summary=f"Check that the job can do without {names(nodes)}",

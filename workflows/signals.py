@@ -1,11 +1,13 @@
-"""Reading signals. Whatever a sender puts into one, reading it never raises: that would wedge the workflow.
+"""Signals between workflows: how one is read, and how one is sent.
 
-Handlers therefore take anything: a missing payload, a second one, unknown or ill-typed fields.
+Whatever a sender puts into a signal, reading it never raises: that would wedge the workflow. Handlers
+therefore take anything: a missing payload, a second one, unknown or ill-typed fields.
 """
 
 from typing import TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from relight.contracts import Model
@@ -25,3 +27,13 @@ def read(model: type[M], payload: object) -> M | None:
             "a %s that cannot be read was dropped: %s", model.__name__, type(error).__name__
         )
         return None
+
+
+async def tell(workflow_id: str, signal: str, message: Model) -> bool:
+    """Signals another workflow. False: it has ended, or there is none."""
+    try:
+        await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
+    except ApplicationError as error:
+        workflow.logger.warning("%s is gone, and was not told %s: %s", workflow_id, signal, error)
+        return False
+    return True

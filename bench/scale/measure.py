@@ -86,7 +86,7 @@ async def watch_all(plant: Plant, poll: timedelta) -> dict[str, float]:
 
 
 async def _heard_of_all(plant: Plant, seconds: float = 900) -> None:
-    """Until the sensor watches all jobs, nothing waits to be sent, and the worker has saved each job's script."""
+    """Until the sensor watches all jobs, nothing waits to be sent, and the worker has saved each script."""
     end, calm = time.monotonic() + seconds, 0
     while calm < 3:
         if time.monotonic() > end:

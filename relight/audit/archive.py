@@ -1,8 +1,9 @@
 """The archive: one JSON line for each finished recovery, hash-chained, kept beyond Temporal's retention.
 
 Files are `<chain>/<number of the first record>-<month>.jsonl`; a new one begins with each month, and beyond
-`MAX_BYTES`. `<chain>/head.json` says how many records there are and the hash of the last. A directory has one
-chain, guarded by a lock. An object store has neither locks nor appends: each machine has a chain of its own.
+`MAX_BYTES`. `<chain>/head.json` says how many records there are and the hash of the last, and
+`_chains/<chain>.json` that there is such a chain. A directory has one chain, guarded by a lock. An object
+store has neither locks nor appends: each machine has a chain of its own.
 """
 
 import hashlib
@@ -20,8 +21,10 @@ from pydantic import ValidationError
 from relight.audit.chain import (
     Entry,
     Head,
+    Note,
     Problem,
     check_head,
+    check_note,
     parse_line,
     read_chain,
     read_line,
@@ -34,6 +37,8 @@ MAX_BYTES = 64 * 1024 * 1024
 """Beyond this a new file begins."""
 SHARED = "recoveries"
 """The chain of a directory."""
+NOTES = "_chains"
+"""Where the note of each chain is; no chain has such a name."""
 _FILE = re.compile(r"\d{8}-\d{4}-\d{2}(-[0-9a-f]{16})?\.jsonl")
 
 _ID = re.compile(rb'[^}]{0,300}?"recovery_id":("(?:[^"\\]|\\.)*")')
@@ -61,6 +66,7 @@ class Archive:
         self._known: set[bytes] = set()
         """Ids of archived recoveries, as JSON, from the part of each file that was read."""
         self._read_to: dict[str, int] = {}
+        self._noted = False
 
     def append(self, audit: RecoveryAudit, now: datetime) -> bool:
         """Adds a recovery; False: it is there already, and nothing was done.
@@ -98,10 +104,18 @@ class Archive:
                     seen.add(entry.recovery_id)
                     yield entry
 
+    def exists(self) -> bool:
+        """There is such a place: a directory that is not there was never written, or is gone as a whole."""
+        return self._place.exists()
+
     def check(self) -> list[Checked]:
         """Goes through every chain; each result names the first problem, if there is one."""
-        chains = sorted({name.partition("/")[0] for name in self._place.names() if "/" in name})
-        return [self._check(chain) for chain in chains]
+        names = [name for name in self._place.names() if "/" in name]
+        noted = {
+            name.partition("/")[2].removesuffix(".json") for name in names if name.startswith(f"{NOTES}/")
+        }
+        there = {name.partition("/")[0] for name in names} - {NOTES}
+        return [self._check(chain) for chain in sorted(noted | there)]
 
     def _check(self, chain: str) -> Checked:
         head, after = Head(), {0: ""}
@@ -109,13 +123,46 @@ class Archive:
         for found in read_chain(files):
             if isinstance(found, Problem):
                 return Checked(chain, head, found, after)
-            _, _, head = found
+            where, entry, head = found
             after[head.count] = head.hash
+            if (problem := _check_place(where, entry)) is not None:
+                return Checked(chain, head, problem, after)
         try:
-            stored = self._stored_head(chain)
+            stored, note = self._stored_head(chain), self._note(chain)
         except ArchiveError as error:
-            return Checked(chain, head, Problem(f"{chain}/head.json", str(error)), after)
-        return Checked(chain, head, check_head(head, stored, after), after)
+            return Checked(chain, head, Problem(chain, str(error)), after)
+        problem = check_head(head, stored, after) or check_note(note, chain, after) or self._strangers(chain)
+        return Checked(chain, head, problem, after)
+
+    def _strangers(self, chain: str) -> Problem | None:
+        """A file among those of a chain that is none of them: one that was renamed, perhaps."""
+        own = {*self._files(chain), f"{chain}/head.json"}
+        found = [name for name in self._place.names() if name.startswith(f"{chain}/") and name not in own]
+        shown = [name for name in found if not name.rpartition("/")[2].startswith(".")]
+        return Problem(shown[0], "this file does not belong here: was it renamed?") if shown else None
+
+    def _note(self, chain: str) -> Note | None:
+        content = self._place.read(f"{NOTES}/{chain}.json")
+        if content is None:
+            return None
+        try:
+            return Note.model_validate_json(content)
+        except ValidationError as error:
+            raise ArchiveError("the note of this chain cannot be read") from error
+
+    def _see_to_note(self, head: Head) -> None:
+        """The note is there, or is written: with the first record, or the one after a writer that died."""
+        if self._noted or self._place.read(f"{NOTES}/{self._chain}.json") is not None:
+            self._noted = True
+            return
+        first = head
+        for found in read_chain((name, self._place.read(name) or b"") for name in self._files(self._chain)):
+            if not isinstance(found, Problem):
+                first = found[2]
+            break
+        note = Note(chain=self._chain, first=first.hash)
+        self._place.write(f"{NOTES}/{self._chain}.json", note.model_dump_json().encode() + b"\n")
+        self._noted = True
 
     def _files(self, chain: str = "") -> list[str]:
         return [
@@ -158,6 +205,7 @@ class Archive:
             last, content = f"{self._chain}/{after.count:08}{month}{tag}.jsonl", b""
         self._place.append(last, line, keep=len(content))
         self._place.write(f"{self._chain}/head.json", _head_bytes(after))
+        self._see_to_note(after)
 
     def _end(self, head: Head) -> tuple[str, bytes, Head]:
         """The last file, the part of it that counts, and the head after that.
@@ -209,6 +257,19 @@ def open_archive(url: str, state_dir: Path, max_bytes: int = MAX_BYTES) -> Archi
         return Archive(Directory(Path(path).expanduser().absolute()), max_bytes=max_bytes)
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
     return Archive(Remote(url, state_dir / "archive.lock"), host)
+
+
+def _check_place(where: str, entry: Entry) -> Problem | None:
+    """Whether the first record of a file is the one that the file is named after."""
+    name, _, line = where.rpartition(", line ")
+    if line != "1":
+        return None
+    number, year, month, *tag = name.rpartition("/")[2].removesuffix(".jsonl").split("-")
+    # Of an earlier month is one whose first line was torn when its writer died: the next record fills it.
+    named = number == f"{entry.number:08}" and f"{year}-{month}" <= f"{entry.archived_at:%Y-%m}"
+    if named and (not tag or tag == [_tag(entry.recovery_id)]):
+        return None
+    return Problem(name, f"it was renamed: its first record is {entry.number}, of {entry.archived_at:%Y-%m}")
 
 
 def _tag(recovery_id: str) -> str:

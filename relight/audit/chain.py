@@ -8,7 +8,7 @@ head, leaves no trace. Note the head elsewhere (`relight audit check-archive` pr
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pydantic import Field, ValidationError
@@ -50,6 +50,31 @@ class Problem:
     def __str__(self) -> str:
         """For a person."""
         return f"{self.where}: {self.text}"
+
+
+class Note(Model):
+    """Beside the chains: that there is this one, so that it is missed when it is gone."""
+
+    chain: str
+    first: str
+    """The hash of its first record."""
+
+
+def check_note(note: Note | None, chain: str, after: Mapping[int, str]) -> Problem | None:
+    """What is wrong with the begin of a chain; None where it begins as its note says.
+
+    Args:
+        note: of the chain; None: there is none.
+        chain: its name.
+        after: the hash of each record that was read, by its number.
+    """
+    first = after.get(1, "")
+    if note is None:
+        # A writer that died after the first record left no note: the next record brings it.
+        return Problem(chain, "the note of this chain is missing") if len(after) > 2 else None
+    if note.chain != chain or not first:
+        return Problem(chain, "all records of this chain are missing")
+    return None if note.first == first else Problem(chain, "it begins with another record than its note says")
 
 
 def write_line(head: Head, archived_at: UtcDatetime, audit: RecoveryAudit) -> tuple[bytes, Head]:

@@ -46,7 +46,7 @@ def payload(payloads: Sequence[Payload], model: type[T], what: str) -> T:
     try:
         value: T = _CONVERTER.from_payload(payloads[0], model)
     except (ValidationError, ValueError, RuntimeError, KeyError) as error:
-        raise UnreadableHistory(f"{what} is not a {model.__name__}: {error}") from error
+        raise UnreadableHistory(f"{what} is not a {model.__name__}") from error
     return value
 
 

@@ -19,6 +19,9 @@ class Place(Protocol):
     grows: bool
     """A file can be appended to; where not, each record is a file of its own."""
 
+    def exists(self) -> bool:
+        """Something was written here once, or somebody made the place."""
+
     def names(self) -> list[str]:
         """All files, sorted; those of chains are named `<chain>/<file>`."""
 
@@ -42,6 +45,10 @@ class Directory:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def exists(self) -> bool:
+        """See `Place`."""
+        return self._root.is_dir()
 
     def names(self) -> list[str]:
         """See `Place`."""
@@ -116,6 +123,10 @@ class Remote:
         except (ValueError, OSError) as error:
             raise ArchiveError(f"archive {url} cannot be opened: {error}") from error
         self._root, self._lock = str(path).rstrip("/"), lock
+
+    def exists(self) -> bool:
+        """See `Place`."""
+        return bool(self._fs.exists(self._root))
 
     def names(self) -> list[str]:
         """See `Place`."""

@@ -61,6 +61,8 @@ class RecoveryAudit(Model):
     """When a plan was first shown to people; None: no person had to be asked."""
     mode: Mode = Mode.OBSERVE
     """At the start."""
+    gpus: int | None = None
+    """Of the job, as the scheduler told when the fault was confirmed; None: it did not, or was not asked."""
     reports: tuple[AttemptReport, ...] = ()
     """What sensors told of the attempt meanwhile."""
     drains: tuple[str, ...] = ()

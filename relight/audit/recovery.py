@@ -61,6 +61,7 @@ def recovery_audit(
         ended=reader.ended,
         asked=next((record.at for record in reader.records if record.what == "asked"), None),
         mode=start.job.mode,
+        gpus=reader.gpus,
         reports=tuple(reader.reports),
         drains=tuple(reader.drains),
         outcome=reader.outcome,
@@ -109,6 +110,11 @@ class _Reader:
             case _ if kind in _CLOSED:
                 self.ended = events.time_of(event)
                 self._add(event, Who.TEMPORAL, "ended", _CLOSED[kind])
+
+    @property
+    def gpus(self) -> int | None:
+        """Of the job, where the scheduler told."""
+        return self._steps.gpus
 
     def end(self, outcome: RecoveryOutcome, at: datetime, event_id: int) -> None:
         """The recovery's own word on how it ended."""

@@ -58,6 +58,8 @@ class Steps:
         self._id = workflow_id
         self._scheduled: dict[int, HistoryEvent] = {}
         self._started: dict[int, HistoryEvent] = {}
+        self.gpus: int | None = None
+        """Of the job, once the scheduler told of it."""
 
     def read(self, event: HistoryEvent) -> list[AuditRecord]:
         """What an event tells; nothing where it is about no step."""
@@ -77,6 +79,7 @@ class Steps:
         step, tries = self._step(done.scheduled_event_id), self._tries(done.scheduled_event_id)
         result: Any = events.loose(done.result.payloads, _RESULTS.get(step, object))
         if isinstance(result, ConfirmResult):
+            self.gpus = result.job_info.gpus if result.job_info is not None else self.gpus
             answers = [self._answer(event, observation) for observation in result.observations]
             text = f"{result.verdict}: {result.summary}{tries}"
             return [*answers, self._record(event, Who.RELIGHT, "confirmed", text, step=step)]

@@ -16,12 +16,13 @@ from relight.audit.reading import read_recovery
 from relight.cli.audit_formats import as_csv, as_html, screen
 from relight.cli.audit_replay import verify_history
 from relight.cli.audit_sources import of_target, the_archive
+from relight.cli.busy import Tell, busy
+from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import SpeakingGroup, invocation, run_async
-from relight.cli.output import complain, console, print_json, say
+from relight.cli.output import console, print_json, say
 from relight.cli.shapes import ArchiveCheckView, AuditView, VerifyView
 from relight.contracts.ids import RECOVERY_WORKFLOW
-from relight.temporal import TemporalUnavailable
 
 
 class _ShowsByDefault(SpeakingGroup):
@@ -60,7 +61,10 @@ Url = Annotated[str, typer.Argument(help="Directory or fsspec URL.", show_defaul
 @app.command()
 def show(
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="JOB|RECOVERY", help="Job id, or a workflow id.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="JOB|RECOVERY", help="Job id, or a workflow id.", autocompletion=complete_job),
+    ],
     how: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
     as_json: AsJson = False,
 ) -> None:
@@ -71,17 +75,11 @@ def show(
     settings = invocation(ctx).settings
 
     async def work() -> AuditView:
-        try:
-            client = await invocation(ctx).client()
-        except TemporalUnavailable as error:
-            if not settings.archive.url:
-                raise
-            complain(f"only the archive is looked at: {error}", "warning")
-            client = None
+        client = await invocation(ctx).client_or_archive()
         return await of_target(client, settings, target)
 
     try:
-        view = run_async(work())
+        view = run_async(work(), "reading the history")
     except UnreadableHistory as error:
         raise CommandError(f"this history cannot be read: {error}") from error
     match Format.JSON if as_json else how:
@@ -126,7 +124,7 @@ def verify(
         return await verify_history(recorded)
 
     try:
-        view = run_async(work())
+        view = run_async(work(), "reading the history")
     except UnreadableHistory as error:
         raise CommandError(f"this is no recovery that can be verified: {error}", ExitCode.USAGE) from error
     if as_json:
@@ -164,7 +162,11 @@ def check_archive(
     """
     archive = the_archive(invocation(ctx).settings, url)
     try:
-        checked = archive.check()
+        if not archive.exists():
+            where = url or invocation(ctx).settings.archive.url
+            raise CommandError(f"there is no archive {where}: nothing was ever archived there, or it is gone")
+        with busy("reading the archive"):
+            checked = archive.check()
     except (ArchiveError, OSError) as error:
         raise CommandError(f"the archive cannot be read: {error}") from error
     views = []
@@ -201,20 +203,22 @@ def archive_now(ctx: typer.Context, url: Url = "") -> None:
     settings = invocation(ctx).settings
     archive = the_archive(settings, url)
 
-    async def work() -> tuple[int, int]:
+    async def work(tell: Tell) -> tuple[int, int]:
         client = await invocation(ctx).client()
         query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND ExecutionStatus!='Running'"
         if settings.cluster:
             query += f" AND RelightCluster='{settings.cluster}'"
         found = sorted([one async for one in client.list_workflows(query)], key=lambda one: one.start_time)
         added = 0
-        for execution in found:
+        for number, execution in enumerate(found, 1):
+            tell(f"{number} of {len(found)} recoveries")
             audit = await read_recovery(client, execution.id, execution.run_id)
             added += audit is not None and archive.append(audit, datetime.now(UTC))
         return added, len(found)
 
     try:
-        added, seen = run_async(work())
+        with busy("archiving") as tell:
+            added, seen = run_async(work(tell))
     except (ArchiveError, UnreadableHistory) as error:
         raise CommandError(str(error)) from error
     say(f"{added} of {seen} ended recoveries were added; the others were there already")

@@ -1,18 +1,27 @@
 """Where the audit of a job or recovery comes from: Temporal, and the archive for what Temporal forgot."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution
 
 from relight.audit.archive import Archive, open_archive
+from relight.audit.events import UnreadableHistory
 from relight.audit.places import ArchiveError
 from relight.audit.reading import read_drain, read_monitor, read_recovery
 from relight.audit.record import AuditRecord, RecoveryAudit
+from relight.cli.busy import Tell, nobody
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.cli.shapes import AuditView
 from relight.cli.watched import find_monitor, list_recoveries
 from relight.config import Settings
+from relight.contracts.ids import RECOVERY_WORKFLOW
+
+AT_ONCE = 16
+"""Histories fetched at the same time."""
 
 
 def the_archive(settings: Settings, url: str = "") -> Archive:
@@ -31,6 +40,66 @@ def the_archive(settings: Settings, url: str = "") -> Archive:
         return open_archive(where, settings.state_dir)
     except ArchiveError as error:
         raise CommandError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Recoveries:
+    """Recoveries of a while, from both places."""
+
+    audits: tuple[RecoveryAudit, ...] = ()
+    """Each once, oldest first."""
+    from_archive: int = 0
+    """So many of them only the archive knows any more."""
+    unreadable: tuple[str, ...] = ()
+    """Ids of those that this version cannot read, which are left out."""
+
+
+async def recoveries_since(
+    client: Client | None, settings: Settings, begin: datetime, tell: Tell = nobody
+) -> Recoveries:
+    """Every recovery that began since then, from Temporal, and from the archive where Temporal forgot it.
+
+    Args:
+        client: Temporal; None: it cannot be asked, so only the archive is.
+        settings: say where the archive is, and which cluster it is about.
+        begin: recoveries that began earlier do not count.
+        tell: is told how far it has come.
+    """
+    read, unreadable = await _from_temporal(client, settings, begin, tell) if client is not None else ([], [])
+    found = {audit.recovery_id: audit for audit in read}
+    if settings.archive.url:
+        for entry in the_archive(settings).entries():
+            of_here = not settings.cluster or entry.audit.job.cluster == settings.cluster
+            if entry.audit.started >= begin and of_here:
+                found.setdefault(entry.recovery_id, entry.audit)
+    return Recoveries(_in_order([*found.values()]), len(found) - len(read), tuple(unreadable))
+
+
+async def _from_temporal(
+    client: Client, settings: Settings, begin: datetime, tell: Tell
+) -> tuple[list[RecoveryAudit], list[str]]:
+    query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND StartTime >= '{begin:%Y-%m-%dT%H:%M:%SZ}'"
+    if settings.cluster:
+        query += f" AND RelightCluster='{settings.cluster}'"
+    slots = asyncio.Semaphore(AT_ONCE)
+    unreadable: list[str] = []
+    begun = 0
+
+    async def one(execution: WorkflowExecution) -> RecoveryAudit | None:
+        nonlocal begun
+        async with slots:
+            begun += 1
+            tell(f"{begun} of {len(listed)}")
+            try:
+                return await read_recovery(client, execution.id, execution.run_id)
+            except UnreadableHistory as error:
+                complain(f"{execution.id} is left out: {error}", "warning")
+                unreadable.append(execution.id)
+                return None
+
+    listed = [execution async for execution in client.list_workflows(query)]
+    read = await asyncio.gather(*(one(execution) for execution in listed))
+    return [audit for audit in read if audit is not None], unreadable
 
 
 async def of_target(client: Client | None, settings: Settings, target: str) -> AuditView:

@@ -10,6 +10,7 @@ from rich.table import Table
 from relight.cli.diagnose import load_catalogue
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import console, print_json, say
+from relight.cli.shapes import FaultySignature, LintView
 from relight.diagnosis.catalogue import Kind
 from relight.diagnosis.findings import Finding
 from relight.diagnosis.lint import lint as lint_catalogue
@@ -26,6 +27,7 @@ Directories = Annotated[
         help="More signatures, or others for known ids (default: the setting `signatures`).",
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
@@ -33,7 +35,7 @@ def list_(
     ctx: typer.Context,
     signatures: Directories = None,
     family: Annotated[str | None, typer.Option(help="Only this family.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the signatures."""
     catalogue = load_catalogue(ctx, signatures)
@@ -59,6 +61,7 @@ def try_file(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A log.")],
     signatures: Directories = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a log's lines are taken for."""
     catalogue = load_catalogue(ctx, signatures)
@@ -68,6 +71,9 @@ def try_file(
     except OSError as e:
         raise CommandError(f"cannot read {file}: {e.strerror}", ExitCode.USAGE) from e
     found = [e for e in events if isinstance(e, Finding)]
+    if as_json:
+        print_json(found)
+        return
     for f in found[:SHOWN]:
         who = " ".join(
             part for part in (f.node, f"rank {f.rank}" if f.rank is not None else None, f.gpu) if part
@@ -80,13 +86,21 @@ def try_file(
 
 
 @app.command()
-def lint(ctx: typer.Context, signatures: Directories = None) -> None:
+def lint(ctx: typer.Context, signatures: Directories = None, as_json: AsJson = False) -> None:
     """Check examples, style and speed of all signatures; exit code 1 if something is wrong."""
     catalogue = load_catalogue(ctx, signatures)
     wrong = lint_catalogue(catalogue)
-    for signature_id, faults in wrong.items():
-        for fault in faults:
-            say(f"{catalogue[signature_id].where}: {signature_id}: {fault}")
-    say(f"{len(catalogue)} signatures, {len(wrong)} with faults, {len(catalogue.problems)} left out")
+    if as_json:
+        faulty = tuple(
+            FaultySignature(signature=known, where=catalogue[known].where, faults=tuple(faults))
+            for known, faults in wrong.items()
+        )
+        left_out = tuple(map(str, catalogue.problems))
+        print_json(LintView(signatures=len(catalogue), faulty=faulty, left_out=left_out))
+    else:
+        for signature_id, faults in wrong.items():
+            for fault in faults:
+                say(f"{catalogue[signature_id].where}: {signature_id}: {fault}")
+        say(f"{len(catalogue)} signatures, {len(wrong)} with faults, {len(catalogue.problems)} left out")
     if wrong or catalogue.problems:
         raise typer.Exit(ExitCode.FAILURE)

@@ -12,6 +12,7 @@ from rich.table import Table
 from relight.checkpoints import CheckpointError, Report, State
 from relight.checkpoints.gate import inspect_store, open_store
 from relight.checkpoints.stores import ListingStore, Store
+from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
 from relight.cli.output import complain, console, duration, print_json, say
@@ -60,7 +61,9 @@ def checkpoints(
     limit = timedelta(seconds=budget if budget is not None else 3600 if deep else 60)
     try:
         store = _store(directory, listing)
-        report = inspect_store(store, layout=_layout(ctx, layout), deep=deep, budget=limit)
+        described = _layout(ctx, layout)
+        with busy("reading every byte" if deep else "looking at the checkpoints"):
+            report = inspect_store(store, layout=described, deep=deep, budget=limit)
     except CheckpointError as error:
         raise CommandError(str(error), ExitCode.FAILURE) from error
     if as_json:
@@ -77,7 +80,8 @@ def checkpoints(
 
 
 def _store(directory: str | None, listing: Path | None) -> Store:
-    if (directory is None) == (listing is None):
+    # An empty name (an unset variable of a script, as a rule) would be the current directory.
+    if (directory is None) == (listing is None) or (directory is not None and not directory.strip()):
         raise CommandError("name either a directory or a --listing", ExitCode.USAGE)
     if listing is None:
         return open_store(directory or "")

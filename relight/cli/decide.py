@@ -15,7 +15,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import console, print_json, say
 from relight.cli.recovery_view import plan_lines, what_happened
-from relight.cli.watched import find_monitor, list_recoveries, no_worker, recovery_status
+from relight.cli.watched import JobTarget, find_monitor, list_recoveries, no_worker, recovery_status
 from relight.config import Settings
 from relight.contracts.messages import Decision, DecisionResult, RecoveryStatus
 
@@ -23,7 +23,6 @@ WAITING = "awaiting-approval"
 ANSWER = timedelta(seconds=15)
 """How long a recovery may take to say what it makes of a decision."""
 
-Job = Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
 By = Annotated[str, typer.Option("--by", help="Who decides.", show_default="you, on this host")]
 PlanDigest = Annotated[str, typer.Option("--plan", metavar="DIGEST", help="Only if this very plan is shown.")]
@@ -33,7 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def approve(
     ctx: typer.Context,
-    job: Job,
+    job: JobTarget,
     reason: Reason = "",
     by: By = "",
     plan: PlanDigest = "",
@@ -48,7 +47,7 @@ def approve(
 
 def reject(
     ctx: typer.Context,
-    job: Job,
+    job: JobTarget,
     reason: Reason = "",
     by: By = "",
     plan: PlanDigest = "",
@@ -72,7 +71,7 @@ def _decide(ctx: typer.Context, job: str, decision: Decision, yes: bool, as_json
     async def work() -> DecisionResult:
         client = await invocation(ctx).client()
         waiting = await find_waiting(client, settings, job, decision.plan_digest)
-        out = Console(stderr=True, highlight=False) if as_json else console()
+        out = Console(stderr=True, highlight=False, emoji=False) if as_json else console()
         out.print("\n".join([*what_happened(waiting), *plan_lines(waiting)]))
         if not yes and not _confirmed(decision, waiting, as_json):
             raise CommandError("nothing was decided", ExitCode.REFUSED)

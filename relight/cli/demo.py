@@ -82,8 +82,11 @@ def demo(
             "on Slurm, taking a node down would hit other people's jobs: use --scheduler local for node-loss",
             ExitCode.USAGE,
         )
-    directory = Path(tempfile.mkdtemp(prefix="relight-demo-", dir=inside))
-    story = Story(Console(stderr=True, highlight=False) if as_json else console())
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="relight-demo-", dir=inside))
+    except OSError as error:
+        raise CommandError(f"--dir {inside}: {error.strerror}", ExitCode.USAGE) from error
+    story = Story(Console(stderr=True, highlight=False, emoji=False) if as_json else console())
     play = Play(
         directory, scheduler, fault, mode, story, yes=yes, keep=keep, as_json=as_json, timeout=timeout
     )
@@ -259,7 +262,7 @@ class Play:
         out.print(f"web UI: {result.ui} ({look})")
 
     async def _stay(self, stage: Stage) -> None:
-        note = Console(stderr=True, highlight=False, soft_wrap=True)
+        note = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
         note.print("to use the command on it, in another terminal:")
         note.print(
             f"  export TEMPORAL_ADDRESS={stage.server.address} RELIGHT_CONFIG={self._directory}/relight.toml"

@@ -72,18 +72,35 @@ class Training:
         self.log = directory / "train.log"
         self.checkpoints = directory / "checkpoints"
 
-    def request(self, scheduler: str) -> SubmitRequest:
-        """What to submit. Slurm runs the script once, `local` runs it as each task."""
+    def request(
+        self,
+        scheduler: str,
+        *,
+        name: str = "relight-demo",
+        partition: str = "",
+        python: str = sys.executable,
+        trainer: Path = TRAINER,
+    ) -> SubmitRequest:
+        """What to submit. Slurm runs the script once, `local` runs it as each task.
+
+        Args:
+            scheduler: `local`, or another.
+            name: of the job.
+            partition: where it runs; empty: where the scheduler puts it.
+            python: runs it, on the nodes (3.9 or newer).
+            trainer: the training program, where the nodes see it.
+        """
         command = shlex.join(
             [
-                sys.executable, str(TRAINER), "--dir", str(self.dir), "--step-time", str(STEP_SECONDS),
+                python, str(trainer), "--dir", str(self.dir), "--step-time", str(STEP_SECONDS),
                 "--save-every", str(SAVE_EVERY),
             ]
         )  # fmt: skip
         start = "exec" if scheduler == "local" else "srun --kill-on-bad-exit=1 --unbuffered"
         return SubmitRequest(
             script=f"#!/bin/sh\n{start} {command}\n",
-            name="relight-demo",
+            name=name,
+            partition=partition,
             nodes=NODES,
             tasks_per_node=TASKS_PER_NODE,
             work_dir=str(self.dir),

@@ -7,15 +7,17 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from hostlist import BadHostlist, expand_hostlist
 from rich.markup import escape
 
+from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
-from relight.cli.output import complain, console, duration
+from relight.cli.output import complain, console, duration, print_json
+from relight.cli.shapes import DiagnoseView, FirstError, LastProgress, QuotedLine
 from relight.contracts import Action, Cause
 from relight.diagnosis.cases import predict, read_rows
 from relight.diagnosis.catalogue import Catalogue
@@ -105,19 +107,20 @@ def diagnose(
     silence = parse_duration(silent_for) if silent_for is not None else None
     if silence is None and still_running:
         silence = _since_last_write(job_logs or [])
-    report = investigate(
-        inputs,
-        catalogue,
-        now=datetime.now(UTC),
-        nodes=_nodes(nodes),
-        tasks_per_node=tasks_per_node,
-        still_running=still_running or silence is not None,
-        silent_for=silence,
-        exit_code=exit_code,
-        steps=_steps(step_pattern),
-    )
+    with busy("reading the logs"):
+        report = investigate(
+            inputs,
+            catalogue,
+            now=datetime.now(UTC),
+            nodes=_nodes(nodes),
+            tasks_per_node=tasks_per_node,
+            still_running=still_running or silence is not None,
+            silent_for=silence,
+            exit_code=exit_code,
+            steps=_steps(step_pattern),
+        )
     if as_json:
-        sys.stdout.write(json.dumps(as_data(report), indent=2) + "\n")
+        print_json(view_of(report))
     else:
         _show(report, silence)
 
@@ -131,36 +134,31 @@ def load_catalogue(ctx: typer.Context, directories: list[Path] | None) -> Catalo
     return catalogue
 
 
-def as_data(report: Report) -> dict[str, Any]:
+def view_of(report: Report) -> DiagnoseView:
     """The report as `--json` prints it."""
-    first = report.first_error
-    progress = {"last_step": report.last_step, "throughput": report.throughput}
-    return {
-        "symptom": report.symptom.value,
-        "cause": report.cause.value,
-        "retryable": report.retryable,
-        "blame_nodes": list(report.blame_nodes),
-        "action": report.action.value,
-        "confidence": report.confidence,
-        "first_error": {"file": first.file, "line": first.line} if first is not None else None,
-        "progress": progress if report.last_step is not None else None,
-        "evidence": [_line_data(line) for line in report.evidence],
-        "explanation": report.explanation,
-        "because": report.because,
-        "dropped": list(report.dropped),
-        "blind": report.blind,
-        "attempts": report.attempts,
-    }
+    first, last = report.first_error, report.last_step
+    return DiagnoseView(
+        symptom=report.symptom,
+        cause=report.cause,
+        retryable=report.retryable,
+        blame_nodes=report.blame_nodes,
+        action=report.action,
+        confidence=report.confidence,
+        first_error=FirstError(file=first.file, line=first.line) if first is not None else None,
+        progress=LastProgress(last_step=last, throughput=report.throughput) if last is not None else None,
+        evidence=tuple(_quoted(line) for line in report.evidence),
+        explanation=report.explanation,
+        because=report.because,
+        dropped=report.dropped,
+        blind=report.blind,
+        attempts=report.attempts,
+    )
 
 
-def _line_data(line: Line) -> dict[str, Any]:
-    return {
-        "file": line.file,
-        "line": line.line,
-        "text": line.text,
-        "signature": line.signature,
-        "role": line.role.value,
-    }
+def _quoted(line: Line) -> QuotedLine:
+    return QuotedLine(
+        file=line.file, line=line.line, text=line.text, signature=line.signature, role=line.role
+    )
 
 
 def _show(report: Report, silence: timedelta | None) -> None:

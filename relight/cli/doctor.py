@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 from relight.cli.checkup import job as job_stages
 from relight.cli.checkup import prometheus, scheduler, sensor, settings, temporal
 from relight.cli.checkup.base import Bench, Broken, Stage
+from relight.cli.completion import complete_job
 from relight.cli.exit_codes import ExitCode
 from relight.cli.invocation import explain_rpc_error, invocation, run_async
 from relight.cli.output import console, print_json
@@ -44,7 +45,10 @@ THEN_OF_A_JOB = (
 
 def doctor(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job id, to look at that job too.")] = "",
+    job: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="A job id, to look at that job too.", autocompletion=complete_job),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find what keeps relight from working: goes from stage to stage and stops at the first broken one.
@@ -53,7 +57,7 @@ def doctor(
     What keeps a healthy relight from acting for a job (mode, approval, budgets) is told by `relight why JOB`.
     """
     stages = (*FIRST, *(OF_A_JOB if job else ()), *THEN, *(THEN_OF_A_JOB if job else ()))
-    view, code = run_async(examine(Bench(invocation(ctx), job), stages))
+    view, code = run_async(examine(Bench(invocation(ctx), job), stages), "looking at all stages")
     if as_json:
         print_json(view)
     else:

@@ -1,5 +1,6 @@
 """Exit codes of the `relight` command, and the errors that carry them."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -24,6 +25,23 @@ class ExitCode(IntEnum):
     OVERDUE = 8
     """A job is held for longer than relight said, and was not released."""
     INTERRUPTED = 130
+
+
+MEANINGS: Mapping[ExitCode, str] = {
+    ExitCode.OK: "it worked",
+    ExitCode.FAILURE: "it did not, for a reason without a code of its own",
+    ExitCode.USAGE: "wrong arguments or settings",
+    ExitCode.NO_TEMPORAL: "Temporal does not answer",
+    ExitCode.NO_SCHEDULER: "the scheduler does not answer",
+    ExitCode.NOT_FOUND: "no such job, monitor or recovery",
+    ExitCode.REFUSED: "refused: by a permission, by the state of things, or by the person asked",
+    ExitCode.NOT_READY: (
+        "Temporal answers, but no worker does, or the namespace is not set up (`relight setup`)"
+    ),
+    ExitCode.OVERDUE: "`relight watchdog`: a job is held for longer than relight said, and was not released",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+"""In words, for `relight --help` and the reference."""
 
 
 class CommandError(Exception):

@@ -43,7 +43,7 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
         client = await invocation(ctx).client()
         return await guard_status(client, settings, await cluster_of(client, settings))
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
         return
@@ -76,7 +76,7 @@ def reset(
         await client.get_workflow_handle(guard_id(cluster)).signal("reset_breaker", message)
         return await guard_status(client, settings, cluster)
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     still = [_name(view) for view in found.breakers if view.breaker.state is not BreakerState.CLOSED]
     say(f"the breaker of {partition or 'the cluster and all its partitions'} is reset")
     if still:
@@ -101,7 +101,7 @@ def mode(
         await client.get_workflow_handle(guard_id(cluster)).signal("set_mode", change)
         return await guard_status(client, settings, cluster)
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if found.observes:
         say(f"cluster {found.cluster} observes: a person must approve each plan, and no node is drained")
     else:

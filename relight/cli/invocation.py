@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,10 +13,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from typer.core import TyperGroup
 
+from relight.cli.busy import busy
 from relight.cli.devserver import DevServerError
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.config import ConfigError, Settings, load_settings, unknown_variables
+from relight.durations import parse_duration
 from relight.encryption import EncryptionError
 from relight.permissions import UnsafePermissions
 from relight.policy.choose import NotAllowed
@@ -27,7 +30,7 @@ from relight.scheduler.port import (
     SchedulerError,
     SchedulerUnreachable,
 )
-from relight.temporal import NotReady, TemporalUnavailable, connect
+from relight.temporal import NotReady, TemporalSettingsError, TemporalUnavailable, connect
 
 T = TypeVar("T")
 
@@ -36,6 +39,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (NotAllowed, ExitCode.USAGE),
     (UnsafePermissions, ExitCode.USAGE),
     (EncryptionError, ExitCode.USAGE),
+    (TemporalSettingsError, ExitCode.USAGE),
     (TemporalUnavailable, ExitCode.NO_TEMPORAL),
     (NotReady, ExitCode.NOT_READY),
     (SchedulerUnreachable, ExitCode.NO_SCHEDULER),
@@ -75,6 +79,21 @@ class Invocation:
         """
         return await connect(key_file=self.settings.encryption.key_file)
 
+    async def client_or_archive(self) -> Client | None:
+        """A connection to Temporal; None: it does not answer, only the archive can be asked, which is said.
+
+        Raises:
+            TemporalUnavailable: it does not answer, and there is no archive.
+            EncryptionError: as `client`.
+        """
+        try:
+            return await self.client()
+        except TemporalUnavailable as error:
+            if not self.settings.archive.url:
+                raise
+            complain(f"only the archive is looked at: {error}", "warning")
+            return None
+
 
 def invocation(ctx: typer.Context) -> Invocation:
     """The invocation that this command belongs to."""
@@ -82,9 +101,32 @@ def invocation(ctx: typer.Context) -> Invocation:
     return found if found is not None else Invocation()
 
 
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's asynchronous part."""
-    return asyncio.run(work)
+def run_async(work: Coroutine[Any, Any, T], doing: str = "") -> T:
+    """Runs a command's asynchronous part.
+
+    Args:
+        work: that part.
+        doing: what is said on a terminal while it takes long; empty: nothing, since it speaks itself or asks.
+    """
+    if not doing:
+        return asyncio.run(work)
+    with busy(doing):
+        return asyncio.run(work)
+
+
+def some_time(option: str, text: str) -> timedelta:
+    """The duration that an option gives; nothing, or less, is none.
+
+    Raises:
+        CommandError: it is no duration.
+    """
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"{option} {text!r} is {error}", ExitCode.USAGE) from error
+    if not isinstance(found, timedelta) or not found:
+        raise CommandError(f"{option} {text!r}: write for example 14d or 12h", ExitCode.USAGE)
+    return found
 
 
 class SpeakingGroup(TyperGroup):

@@ -31,22 +31,30 @@ class Lazy:
 
 
 LAZY: Mapping[str, Lazy] = {
+    "logs": Lazy("relight.cli.logs", "logs", "Jobs"),
     "why": Lazy("relight.cli.why", "why", "Jobs"),
     "pause": Lazy("relight.cli.pause", "pause", "Jobs"),
     "unpause": Lazy("relight.cli.pause", "unpause", "Jobs"),
+    "simulate": Lazy("relight.cli.simulate", "simulate", "Try it"),
     "guard": Lazy("relight.cli.guard", "app", "Cluster"),
     "rollback": Lazy("relight.cli.rollback", "rollback", "Cluster"),
     "policy": Lazy("relight.cli.policy", "app", "Cluster"),
     "nodes": Lazy("relight.cli.nodes", "app", "Cluster"),
     "audit": Lazy("relight.cli.audit", "app", "Evidence"),
     "quality": Lazy("relight.cli.quality", "quality", "Evidence"),
+    "report": Lazy("relight.cli.report", "report", "Evidence"),
     "doctor": Lazy("relight.cli.doctor", "doctor", "Services"),
     "watchdog": Lazy("relight.cli.watchdog", "watchdog", "Services"),
     "diagnose": Lazy("relight.cli.diagnose", "diagnose", "Evidence"),
     "checkpoints": Lazy("relight.cli.checkpoints", "checkpoints", "Evidence"),
     "catalogue": Lazy("relight.cli.catalogue", "app", "Evidence"),
+    "schema": Lazy("relight.cli.schema", "schema", "Services"),
     "progress": Lazy("relight.cli.progress", "app", "Evidence"),
 }
+
+
+EPILOG = "Exit codes: relight --help"
+"""Below the help of each command: its exit codes mean the same everywhere."""
 
 
 class LazyGroup(SpeakingGroup):
@@ -60,4 +68,7 @@ class LazyGroup(SpeakingGroup):
         """The command of this name; None where there is none."""
         if cmd_name in LAZY and cmd_name not in self.commands:
             self.add_command(LAZY[cmd_name].load(cmd_name), cmd_name)
-        return super().get_command(ctx, cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        if found is not None and not found.epilog:
+            found.epilog = EPILOG
+        return found

@@ -10,13 +10,18 @@ from typing import Annotated, NoReturn
 import typer
 
 from relight.cli import decide, demo, look, services, settings, setup, up, watch
-from relight.cli.exit_codes import ExitCode
+from relight.cli.exit_codes import MEANINGS, ExitCode
 from relight.cli.invocation import Invocation
 from relight.cli.lazy import LazyGroup
+
+EXIT_CODES = "Exit codes: " + "; ".join(
+    f"{code.value} {words.replace('`', '')}" for code, words in MEANINGS.items()
+)
 
 app = typer.Typer(
     cls=LazyGroup,
     help="Keep distributed training alive: watch jobs, decide from evidence, recover, prove it.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback here is a bug, and wanted as it is
     context_settings={"help_option_names": ["-h", "--help"]},

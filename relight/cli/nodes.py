@@ -49,7 +49,7 @@ def nodes(
         client = await invocation(ctx).client()
         return await guard_nodes(client, settings, await cluster_of(client, settings))
 
-    found = [node for node in run_async(work()) if node.lemon or not lemons]
+    found = [node for node in run_async(work(), "asking Temporal") if node.lemon or not lemons]
     if as_json:
         print_json(found)
     elif not found:
@@ -69,7 +69,7 @@ def drains(ctx: typer.Context, as_json: AsJson = False) -> None:
         found = await _drains(client, settings, cluster)
         return [*found, *_orphans(await _scheduler_nodes(settings), found)]
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
     elif not found:
@@ -103,7 +103,7 @@ def release(
         chosen = max(mine, key=lambda d: d.drained_at is not None)
         return await _result(client, chosen.drain_id)
 
-    done = run_async(work())
+    done = run_async(work(), "asking Temporal")
     if done.end in {DrainEnd.RELEASED, DrainEnd.WITHDRAWN}:
         say(f"{node} is {'given back' if done.end is DrainEnd.RELEASED else 'not going to be drained'}")
         return
@@ -128,7 +128,7 @@ def clear(
         message = NodeClear(node=node, by=by or whoami(), reason=reason)
         await client.get_workflow_handle(guard_id(cluster)).signal("clear_node", message)
 
-    run_async(work())
+    run_async(work(), "asking Temporal")
     say(f"nothing is held against {node} any more")
 
 

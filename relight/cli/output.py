@@ -21,13 +21,14 @@ def console() -> Console:
     on_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
     # In a pipe there is no width: a table should not be folded to eighty columns there.
     width = None if on_screen else PIPE_WIDTH
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=width)
+    # No emoji: in the id of a recovery on a cluster named x there is one (`recover:x:7:0`), by its name.
+    return Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty(), width=width)
 
 
 def complain(message: str, kind: str = "error") -> None:
     """One line on stderr. `kind`: `error`, `warning` or `note`."""
     prefix = f"[{_STYLES[kind]}]{kind}:[/] "
-    Console(stderr=True, highlight=False, soft_wrap=True).print(prefix + escape(message))
+    Console(stderr=True, highlight=False, emoji=False, soft_wrap=True).print(prefix + escape(message))
 
 
 def say(message: str) -> None:
@@ -36,13 +37,16 @@ def say(message: str) -> None:
 
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
-    """The JSON of one model, or of a list of them. Nothing is wrapped or coloured."""
-    data: Any = (
-        value.model_dump(mode="json")
-        if isinstance(value, BaseModel)
-        else [one.model_dump(mode="json") for one in value]
-    )
-    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+    """The JSON of one model, or of a list of them. Nothing is wrapped or coloured.
+
+    A number that JSON has no word for is a text, as in Temporal: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+    """
+    data: Any = _plain(value) if isinstance(value, BaseModel) else [_plain(each) for each in value]
+    sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def _plain(value: BaseModel) -> Any:
+    return json.loads(value.model_dump_json())
 
 
 def duration(value: timedelta | None) -> str:

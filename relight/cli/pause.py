@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from temporalio.client import Client
 
+from relight.cli.completion import complete_job
 from relight.cli.decide import whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_status
@@ -16,7 +17,12 @@ from relight.contracts.messages import Note
 from relight.guarding import start_guard
 
 Job = Annotated[
-    str | None, typer.Argument(help="Job id, or the id of the job's monitor or recovery.", show_default=False)
+    str | None,
+    typer.Argument(
+        help="Job id, or the id of the job's monitor or recovery.",
+        show_default=False,
+        autocompletion=complete_job,
+    ),
 ]
 WholeCluster = Annotated[bool, typer.Option("--cluster", help="Everything in the whole cluster.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
@@ -57,7 +63,7 @@ def _tell(ctx: typer.Context, signal: str, job: str | None, cluster: bool, note:
         await client.get_workflow_handle(monitor.id).signal(signal, note)
         return f"job {job}"
 
-    return run_async(work())
+    return run_async(work(), "asking Temporal")
 
 
 async def _tell_cluster(client: Client, settings: Settings, signal: str, note: Note) -> str:

@@ -103,7 +103,7 @@ def show(
     if job is not None and described != JobFacts():
         raise CommandError("say either --job, or what a job would be like", ExitCode.USAGE)
     if job is not None:
-        found = run_async(_of_job(settings, policies, job, name or ""))
+        found = run_async(_of_job(settings, policies, job, name or ""), "asking the scheduler")
     else:
         chosen = choose(policies, described, settings.mode, name or "")
         about_job = name is None or described != JobFacts()

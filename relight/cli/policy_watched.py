@@ -50,7 +50,7 @@ def apply(
                     raise
         return found
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
         return
@@ -74,7 +74,7 @@ def would_have(ctx: typer.Context, as_json: AsJson = False) -> None:
         client = await invocation(ctx).client()
         return await _counted(client, settings, listed)
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
         return

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from relight.cli.exit_codes import CommandError, ExitCode
-from relight.cli.output import complain, say
+from relight.cli.output import complain, print_json, say
+from relight.cli.shapes import ProgressView
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.findings import PhaseLine, StepLine
 from relight.diagnosis.reader import LogReader
@@ -28,6 +29,7 @@ def try_file(
         str | None,
         typer.Option(metavar="REGEX", help="A pattern to try, with the group (?P<step>...)."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show which lines are taken for steps and phases; exit code 1 if none is."""
     try:
@@ -41,6 +43,21 @@ def try_file(
         raise CommandError(f"cannot read {file}: {e.strerror}", ExitCode.USAGE) from e
     steps = [e for e in events if isinstance(e, StepLine)]
     phases = [e for e in events if isinstance(e, PhaseLine)]
+    if as_json:
+        shown = {"steps": tuple(steps[-SHOWN:]), "phases": tuple(phases[-SHOWN:])}
+        print_json(ProgressView(step_lines=len(steps), phase_lines=len(phases), **shown))
+    else:
+        _print(steps, phases)
+    if not steps:
+        complain(
+            "no step line was recognised: relight is blind to this job's progress. Try "
+            r"`--pattern 'step (?P<step>\d+)'` with what its lines look like",
+            "warning",
+        )
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _print(steps: list[StepLine], phases: list[PhaseLine]) -> None:
     for s in steps[-SHOWN:]:
         parts = [f"step {s.step}" + (f" of {s.total}" if s.total is not None else "")]
         parts += [f"loss {s.loss:g}"] if s.loss is not None else []
@@ -50,10 +67,3 @@ def try_file(
     for p in phases[-SHOWN:]:
         say(f"{p.line + 1}: {p.phase.value} {'begins' if p.begins else 'ends'}")
     say(f"{len(steps)} step lines, {len(phases)} lines about saving, loading, evaluating and the like")
-    if not steps:
-        complain(
-            "no step line was recognised: relight is blind to this job's progress. Try "
-            r"`--pattern 'step (?P<step>\d+)'` with what its lines look like",
-            "warning",
-        )
-        raise typer.Exit(ExitCode.FAILURE)

@@ -1,31 +1,25 @@
 """`relight quality`: what relight would have done in observe mode, against what then really happened."""
 
-import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client
 
-from relight.audit.events import UnreadableHistory
-from relight.audit.reading import read_recovery
 from relight.audit.record import RecoveryAudit
-from relight.cli.audit_sources import the_archive
+from relight.cli.audit_sources import recoveries_since
+from relight.cli.busy import Tell, busy
 from relight.cli.exit_codes import CommandError, ExitCode
-from relight.cli.invocation import invocation, run_async
-from relight.cli.output import complain, console, duration, print_json, say
+from relight.cli.invocation import invocation, run_async, some_time
+from relight.cli.output import console, duration, print_json, say
 from relight.cli.shapes import QualityView
 from relight.cli.watched import list_monitors
 from relight.config import Settings
-from relight.contracts.ids import RECOVERY_WORKFLOW
-from relight.durations import parse_duration
 from relight.quality.case import Case, case_of
 from relight.quality.figures import BY, MIN_PRECISION, Figures, Rate, figures
-
-AT_ONCE = 16
-"""Histories fetched at the same time."""
 
 
 def quality(
@@ -50,17 +44,12 @@ def quality(
     names = [name.strip() for name in by.split(",") if name.strip()]
     if unknown := [name for name in names if name not in BY]:
         raise CommandError(f"--by {', '.join(unknown)}: choose of {', '.join(BY)}", ExitCode.USAGE)
-    try:
-        window = parse_duration(since)
-    except ValueError as error:
-        raise CommandError(f"--since {since!r} is {error}", ExitCode.USAGE) from error
-    if not isinstance(window, timedelta) or not window:
-        raise CommandError(f"--since {since!r}: write for example 14d or 12h", ExitCode.USAGE)
+    window = some_time("--since", since)
     now = datetime.now(UTC)
 
-    async def work() -> QualityView:
+    async def work(tell: Tell) -> QualityView:
         client = await invocation(ctx).client()
-        audits = await _audits(client, settings, now - window)
+        audits = (await recoveries_since(client, settings, now - window, tell)).audits
         begin = await _observed_from(client, settings, audits, now - window)
         found = [case for audit in audits if (case := case_of(audit)) is not None]
         days = (now - begin) / timedelta(days=1)
@@ -69,7 +58,8 @@ def quality(
             since=begin, until=now, min_precision=min_precision, groups=tuple(groups), cases=tuple(found)
         )
 
-    view = run_async(work())
+    with busy("reading histories") as tell:
+        view = run_async(work(tell))
     if as_json:
         print_json(view)
         return
@@ -85,34 +75,8 @@ def quality(
         out.print(_case_table(view.cases))
 
 
-async def _audits(client: Client, settings: Settings, begin: datetime) -> list[RecoveryAudit]:
-    """Every recovery that began since then, from Temporal, and from the archive where Temporal forgot it."""
-    query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND StartTime >= '{begin:%Y-%m-%dT%H:%M:%SZ}'"
-    if settings.cluster:
-        query += f" AND RelightCluster='{settings.cluster}'"
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(execution: WorkflowExecution) -> RecoveryAudit | None:
-        async with slots:
-            try:
-                return await read_recovery(client, execution.id, execution.run_id)
-            except UnreadableHistory as error:
-                complain(f"{execution.id} is left out: {error}", "warning")
-                return None
-
-    listed = [execution async for execution in client.list_workflows(query)]
-    read = await asyncio.gather(*(one(execution) for execution in listed))
-    found = {audit.recovery_id: audit for audit in read if audit is not None}
-    if settings.archive.url:
-        for entry in the_archive(settings).entries():
-            of_here = not settings.cluster or entry.audit.job.cluster == settings.cluster
-            if entry.audit.started >= begin and of_here:
-                found.setdefault(entry.recovery_id, entry.audit)
-    return sorted(found.values(), key=lambda audit: audit.started)
-
-
 async def _observed_from(
-    client: Client, settings: Settings, audits: list[RecoveryAudit], begin: datetime
+    client: Client, settings: Settings, audits: Sequence[RecoveryAudit], begin: datetime
 ) -> datetime:
     """When observing began: no earlier than the first watch, or the first recovery."""
     monitors = await list_monitors(client, cluster=settings.cluster, ended=True)

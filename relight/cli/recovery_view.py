@@ -11,6 +11,7 @@ from rich.table import Table
 from relight.cli.output import clock, duration
 from relight.contracts import RecoveryOutcome
 from relight.contracts.messages import RecoveryStatus
+from relight.contracts.outcome import Timeline
 
 MAX_EVIDENCE = 8
 MOMENTS = (
@@ -99,17 +100,41 @@ def one_line(outcome: RecoveryOutcome) -> str:
 
 def timeline(outcome: RecoveryOutcome, fault_at: datetime | None = None) -> Table:
     """When each thing happened. `fault_at`: when the fault is known to have happened, if known better."""
+    times = outcome.times if fault_at is None else outcome.times.model_copy(update={"occurred": fault_at})
+    return timeline_of(times)
+
+
+def timeline_of(times: Timeline, now: datetime | None = None, doing: str = "") -> Table:
+    """When each thing happened, and how long each took.
+
+    Args:
+        times: the moments.
+        now: of an open recovery: what has not come yet is shown too, and how long it has been waited for.
+        doing: what an open recovery does now.
+    """
     table = Table("what", "when", "after the fault", "after the one before", box=None, pad_edge=False)
-    start = before = fault_at or outcome.times.occurred
+    start = before = times.occurred
+    missing = []
     for field, name in MOMENTS:
-        at: datetime | None = fault_at if field == "occurred" and fault_at else getattr(outcome.times, field)
+        at: datetime | None = getattr(times, field)
         if at is None:
+            missing.append(name)
             continue
-        table.add_row(
-            name,
-            at.astimezone().strftime("%H:%M:%S.%f")[:-4],
-            duration(at - start) if start else "-",
-            duration(at - before) if before and field != "occurred" else "-",
-        )
+        since = duration(at - before) if before and field != "occurred" else "-"
+        table.add_row(name, _precisely(at), duration(at - start) if start else "-", since)
         before = at
+    if now is not None:
+        waited = duration(now - before) if before else "-"
+        table.add_row(
+            f"[bold]now: {escape(doing)}[/]",
+            _precisely(now),
+            duration(now - start) if start else "-",
+            f"[bold]{waited}[/]",
+        )
+        for name in missing:
+            table.add_row(f"[dim]{name}[/]", "[dim]not yet[/]", "", "")
     return table
+
+
+def _precisely(at: datetime) -> str:
+    return at.astimezone().strftime("%H:%M:%S.%f")[:-4]

@@ -1,7 +1,6 @@
 """`relight rollback`: a whole cluster returns to observe, what is under way included."""
 
 import asyncio
-import sys
 import time
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from relight.cli.busy import Tell, busy
 from relight.cli.decide import whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_status
@@ -49,11 +49,12 @@ def rollback(
     settings = invocation(ctx).settings
     change = ModeChange(mode=Mode.OBSERVE, by=by or whoami(), reason=reason or "relight rollback")
 
-    async def work() -> RollbackView:
+    async def work(tell: Tell) -> RollbackView:
         client = await invocation(ctx).client()
-        return await _roll_back(client, settings, change, quiet=as_json)
+        return await _roll_back(client, settings, change, tell)
 
-    found = run_async(work())
+    with busy("telling all jobs to observe") as tell:
+        found = run_async(work(tell))
     if as_json:
         print_json(found)
     else:
@@ -67,7 +68,9 @@ def rollback(
         )
 
 
-async def _roll_back(client: Client, settings: Settings, change: ModeChange, *, quiet: bool) -> RollbackView:
+async def _roll_back(
+    client: Client, settings: Settings, change: ModeChange, tell_person: Tell
+) -> RollbackView:
     cluster = await cluster_of(client, settings)
     guard = await _tell_guard(client, settings, cluster, change)
     monitors = await list_monitors(client, cluster=cluster)
@@ -86,13 +89,9 @@ async def _roll_back(client: Client, settings: Settings, change: ModeChange, *, 
                 if e.status is not RPCStatusCode.NOT_FOUND:  # else it has just ended
                     failed.append(f"{target}: {e.message}")
         told += 1
-        if not quiet and sys.stderr.isatty():
-            sys.stderr.write(f"\rtold {told} of {len(targets)}")
-            sys.stderr.flush()
+        tell_person(f"told {told} of {len(targets)}")
 
     await asyncio.gather(*(tell(target) for target in targets))
-    if not quiet and sys.stderr.isatty() and targets:
-        sys.stderr.write("\n")
     return RollbackView(
         cluster=cluster,
         jobs=tuple(_job(monitor, recoveries) for monitor in monitors),

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
-from relight.cli.exit_codes import CommandError
+from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import SpeakingGroup, invocation, run_async
 from relight.cli.trust import check_files
+from relight.config import NodeSettings
 from relight.contracts import Mode
 
 sensors = typer.Typer(cls=SpeakingGroup, invoke_without_command=True)
@@ -59,5 +61,9 @@ def node(
     check_files(call, acts=False)
     given = {key: value for key, value in (("name", name), ("kernel_log", kernel_log)) if value is not None}
     settings = call.settings
-    settings = settings.model_copy(update={"node": settings.node.model_copy(update=given)})
+    try:
+        own = NodeSettings.model_validate({**settings.node.model_dump(), **given})
+    except ValidationError as e:
+        raise CommandError(f"--name {name!r} is no name of a node", ExitCode.USAGE) from e
+    settings = settings.model_copy(update={"node": own})
     exec_node_sensor(settings, call.config_file, call.flags)

@@ -7,9 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from relight.cli.invocation import invocation
-from relight.cli.output import console, print_json
+from relight.cli.output import complain, console, print_json
 from relight.cli.shapes import SettingView
-from relight.config import effective, find_config_file
+from relight.config import ConfigError, Settings, effective, find_config_file, written_value
+from relight.contracts import Policy
+from relight.policies import Policies
+from relight.policy.file import BUILT_IN, DEFAULT
 
 
 def config(
@@ -21,6 +24,8 @@ def config(
         SettingView(key=one.key, value=one.value, origin=one.origin)
         for one in effective(call.settings, call.config_file, **call.flags)
     ]
+    found += _default_policy(call.settings, {one.key for one in found})
+    found.sort(key=lambda one: one.key.startswith("policies."))  # together, also those of no settings file
     if as_json:
         print_json(found)
         return
@@ -34,3 +39,24 @@ def config(
     out.print(
         "Temporal's address, namespace and keys: TEMPORAL_* variables or a profile (temporal config list)"
     )
+
+
+def _default_policy(settings: Settings, known: set[str]) -> list[SettingView]:
+    """The policy of jobs that ask for none: it is in force also where the settings do not define it."""
+    origin, policy = "default", BUILT_IN[DEFAULT]
+    try:
+        file = Policies(settings).file
+    except ConfigError as error:
+        complain(f"{error}\nServices go on with the last one that could be used", "warning")
+    else:
+        policy = file.policy(DEFAULT)
+        if DEFAULT in file.policies and DEFAULT not in settings.policies:
+            origin = f"policy file {settings.policy_file}"
+    views = []
+    for name in sorted(set(Policy.model_fields) - {"name"}):
+        key, value = f"policies.{DEFAULT}.{name}", getattr(policy, name)
+        if key not in known and not isinstance(value, dict):
+            unchanged = value == getattr(BUILT_IN[DEFAULT], name)
+            told = "default" if unchanged else origin
+            views.append(SettingView(key=key, value=written_value(value), origin=told))
+    return views

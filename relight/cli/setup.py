@@ -34,7 +34,7 @@ def setup(
         client = await invocation(ctx).client()
         return await (look(client) if check else register(client))
 
-    report = run_async(work())
+    report = run_async(work(), "waiting until Temporal knows the search attributes")
     if as_json:
         print_json(report)
     else:

@@ -2,10 +2,25 @@
 
 from relight.audit.record import AuditRecord, RecoveryAudit
 from relight.config import Written
-from relight.contracts import Mode, Model, Policy, RecoveryOutcome, TrainingJob, UtcDatetime
+from relight.contracts import (
+    Action,
+    Cause,
+    Mode,
+    Model,
+    Plan,
+    Policy,
+    RecoveryOutcome,
+    Role,
+    Symptom,
+    TrainingJob,
+    UtcDatetime,
+)
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.contracts.outcome import Timeline
+from relight.diagnosis.findings import PhaseLine, StepLine
 from relight.quality.case import Case
 from relight.quality.figures import Figures
+from relight.report.contents import Report
 
 
 class WatchedJob(Model):
@@ -33,6 +48,9 @@ class RecoveryView(Model):
     """Of an open one, and of the latest: evidence, plan, digest, deadline, log. None: no worker answered."""
     outcome: RecoveryOutcome | None = None
     """Of an ended one. None: it ended without a result (terminated, say)."""
+    times: Timeline | None = None
+    """When each thing happened; of an open recovery, as far as it has come. None: not asked for (only the
+    latest open one and ended ones have it), or its history cannot be read."""
 
 
 class JobView(WatchedJob):
@@ -40,6 +58,64 @@ class JobView(WatchedJob):
 
     recoveries: tuple[RecoveryView, ...] = ()
     """Oldest first."""
+    earlier_ids: tuple[str, ...] = ()
+    """Job ids that this run had before it was submitted anew, oldest first."""
+
+
+class LogQuote(Model):
+    """A piece of evidence, and where it is now."""
+
+    source: str
+    """`job_log`, `scheduler`, `kernel`, `nvml`, `prometheus` or `operator`."""
+    observed_at: UtcDatetime
+    text: str
+    """As it was recorded: one line, cleaned and bounded."""
+    node: str | None = None
+    rank: int | None = None
+    signature: str = ""
+    where: str = ""
+    """`file:byte offset`, or the query or command that showed it."""
+    file: str = ""
+    """The log file; empty: it is not from one."""
+    line: int | None = None
+    """Number of the line in the file, from 1; None: not known (the file is gone, or too long to count)."""
+    verbatim: bool = False
+    """The file says just this there now. False where it cannot be read, was written anew, or where the text
+    is about the line ("no step since", for example)."""
+    problem: str = ""
+    """Why the file cannot tell; empty: it can, or there is none."""
+
+
+class LogLine(Model):
+    """One line of a log file."""
+
+    line: int | None
+    offset: int
+    """Of its first byte."""
+    text: str
+    """Cleaned and bounded."""
+    evidence: bool
+    """It is an evidence line, and not one around it."""
+
+
+class LogExcerpt(Model):
+    """Lines of a log file that follow each other."""
+
+    file: str
+    lines: tuple[LogLine, ...]
+
+
+class LogsView(Model):
+    """`relight logs --json`."""
+
+    job_id: str
+    monitor_id: str
+    recovery_id: str
+    outcome: str = ""
+    """How the recovery ended; empty: it is open, or ended without a result."""
+    evidence: tuple[LogQuote, ...] = ()
+    """In the order in which it came in."""
+    excerpts: tuple[LogExcerpt, ...] = ()
 
 
 class GateView(Model):
@@ -165,6 +241,86 @@ class SettingView(Model):
     """`default`, `file PATH`, `environment RELIGHT_...` or `flag`."""
 
 
+class QuotedLine(Model):
+    """A line that a diagnosis rests on."""
+
+    file: str
+    line: int
+    """From 0."""
+    text: str
+    signature: str
+    role: Role
+
+
+class FirstError(Model):
+    """Where a run went wrong first."""
+
+    file: str
+    line: int
+    """From 0."""
+
+
+class LastProgress(Model):
+    """How far training had come."""
+
+    last_step: int
+    throughput: float | None = None
+    """As the run printed it."""
+
+
+class DiagnoseView(Model):
+    """`relight diagnose --json`."""
+
+    symptom: Symptom
+    cause: Cause
+    retryable: bool
+    blame_nodes: tuple[str, ...] = ()
+    action: Action
+    confidence: float
+    first_error: FirstError | None = None
+    progress: LastProgress | None = None
+    evidence: tuple[QuotedLine, ...] = ()
+    explanation: str
+    because: str
+    """Why this action."""
+    dropped: tuple[str, ...] = ()
+    """Causes that were considered and dropped, in words."""
+    blind: bool
+    """No step line was recognised."""
+    attempts: int
+
+
+class FaultySignature(Model):
+    """A signature with what is wrong with it."""
+
+    signature: str
+    where: str
+    """`file:line`."""
+    faults: tuple[str, ...]
+
+
+class LintView(Model):
+    """`relight catalogue lint --json`."""
+
+    signatures: int
+    faulty: tuple[FaultySignature, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Entries that cannot be used at all, in words."""
+
+
+class ProgressView(Model):
+    """`relight progress test --json`."""
+
+    step_lines: int
+    """0: relight is blind to this job's progress."""
+    phase_lines: int
+    """Lines about saving, loading, evaluating and the like."""
+    steps: tuple[StepLine, ...] = ()
+    """The last few."""
+    phases: tuple[PhaseLine, ...] = ()
+    """The last few."""
+
+
 class DemoResult(Model):
     """`relight demo --json`."""
 
@@ -184,6 +340,42 @@ class DemoResult(Model):
     outcome: RecoveryOutcome | None = None
     """What relight says."""
     ui: str
+
+
+class SimulationView(Model):
+    """`relight simulate --json`."""
+
+    ok: bool
+    """Relight saw the fault and said the right thing of it; in act mode it also recovered the job, by the
+    training's own log, or stopped with a reason."""
+    right: bool
+    """What it said of the fault is right; of `pause`, that it said nothing."""
+    why: str = ""
+    """Why it is not ok, where it is not."""
+    fault: str
+    partition: str = ""
+    mode: Mode
+    node: str = ""
+    """Where the fault was injected."""
+    job_id: str
+    monitor_id: str = ""
+    recovery_id: str = ""
+    """The latest; empty: there was none."""
+    fault_at: UtcDatetime | None = None
+    """As the training recorded it."""
+    detected_at: UtcDatetime | None = None
+    symptom: Symptom = Symptom.NONE
+    """As relight says; `none`: it noticed nothing."""
+    cause: str = ""
+    suspects: tuple[str, ...] = ()
+    """The nodes that it suspects."""
+    plan: Plan | None = None
+    """What it would do, or did."""
+    outcome: RecoveryOutcome | None = None
+    """None: it waits for a person (observe mode), or has not ended."""
+    failed_at_step: int | None = None
+    resumed_at_step: int | None = None
+    passed_step: int | None = None
 
 
 class AuditView(Model):
@@ -240,6 +432,10 @@ class QualityView(Model):
     groups: tuple[Figures, ...] = ()
     cases: tuple[Case, ...] = ()
     """Oldest first."""
+
+
+class ReportView(Report):
+    """`relight report --json`."""
 
 
 class StageView(Model):

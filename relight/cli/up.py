@@ -32,8 +32,8 @@ READY_SECONDS = 60.0
 
 def up(
     ctx: typer.Context,
-    port: Annotated[int, typer.Option(help="Of the Temporal service.")] = 7233,
-    ui_port: Annotated[int, typer.Option(help="Of the web UI.")] = 8233,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the Temporal service.")] = 7233,
+    ui_port: Annotated[int, typer.Option(min=1, max=65535, help="Of the web UI.")] = 8233,
     db: Annotated[
         Path | None,
         typer.Option(

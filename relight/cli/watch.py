@@ -15,6 +15,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, say
 from relight.cli.watched import (
+    JobTarget,
     Monitor,
     find_monitor,
     list_monitors,
@@ -36,7 +37,6 @@ SENSOR_SECONDS = 6.0
 LISTED_SECONDS = 10.0
 """How long Temporal may take to list a new workflow; its visibility store lags behind."""
 
-JobTarget = Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
 By = Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="you, on this host")]
 
@@ -112,7 +112,7 @@ def watch(
                 "warning",
             )
 
-    run_async(work())
+    run_async(work(), "waiting for the scheduler, Temporal and a sensor")
 
 
 def mode(
@@ -132,7 +132,7 @@ def mode(
         change = ModeChange(mode=mode, by=by or whoami(), reason=reason)
         await change_mode(client, settings, monitor.id, change)
 
-    run_async(work())
+    run_async(work(), "asking Temporal")
     say(f"job {job} is in {mode.value} mode")
 
 
@@ -145,7 +145,7 @@ def unwatch(ctx: typer.Context, job: JobTarget, reason: Reason = "", by: By = ""
         monitor = await _running(client, job, settings)
         await client.get_workflow_handle(monitor.id).signal("unwatch", Note(by=by or whoami(), reason=reason))
 
-    run_async(work())
+    run_async(work(), "asking Temporal")
     say(f"job {job} will not be watched any more; an open recovery steps back before its next change")
 
 

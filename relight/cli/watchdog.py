@@ -42,7 +42,7 @@ def watchdog(
 
     if mode == "off":
         complain("the watchdog is off (setting watchdog.mode)", "warning")
-    found = run_async(work()) if mode != "off" else []
+    found = run_async(work(), "asking the scheduler") if mode != "off" else []
     if as_json:
         print_json(found)
     else:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -21,6 +22,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
@@ -32,6 +34,12 @@ ANSWER = timedelta(seconds=8)
 """How long a worker may take to answer a query; it replays a workflow that it has not in memory."""
 AT_ONCE = 16
 """Queries under way at the same time."""
+
+JobTarget = Annotated[
+    str,
+    typer.Argument(help="Job id, or the id of the job's monitor or recovery.", autocompletion=complete_job),
+]
+"""The job that a command is about."""
 
 _SAFE = re.compile(r"[A-Za-z0-9:._+\-]{1,300}")
 
@@ -75,7 +83,7 @@ async def list_monitors(
     found = []
     async for execution in client.list_workflows(" AND ".join(query)):
         if execution.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
-            monitor = await _read(execution)
+            monitor = await as_monitor(execution)
             if monitor is not None:
                 found.append(monitor)
     return sorted(found, key=lambda monitor: monitor.execution.start_time)
@@ -83,6 +91,13 @@ async def list_monitors(
 
 async def find_monitor(client: Client, target: str, cluster: str = "", *, ended: bool = False) -> Monitor:
     """The monitor of a job, named by job id, or by the id of the monitor or of a recovery.
+
+    Args:
+        client: the connection.
+        target: which job.
+        cluster: of this cluster; empty: of any.
+        ended: also one that watches no more, and by an id that the job had before it was submitted anew,
+            which is said. That is for looks only: the scheduler gives ids to other jobs again.
 
     Raises:
         CommandError: there is none, or the job id is watched on several clusters.
@@ -99,6 +114,14 @@ async def find_monitor(client: Client, target: str, cluster: str = "", *, ended:
             f"`relight --cluster {clusters[0]} ...`",
             ExitCode.USAGE,
         )
+    if not found and (renamed := await _by_earlier_id(client, target, cluster)) is not None:
+        now = renamed.job.attempt.job_id
+        if not ended:
+            raise CommandError(
+                f"job {target} was submitted anew, and is job {now} now: say `{now}`", ExitCode.NOT_FOUND
+            )
+        complain(f"job {target} was submitted anew, and is job {now} now", "note")
+        return renamed
     if not found:
         where = f" on cluster {cluster}" if cluster else ""
         raise CommandError(
@@ -153,7 +176,7 @@ async def watched_jobs(client: Client, monitors: Sequence[Monitor]) -> list[Watc
 
 
 async def job_view(client: Client, monitor: Monitor) -> JobView:
-    """A job with all its recoveries."""
+    """A job with all its recoveries; of ended ones with the times, too."""
     watched = _watched(monitor, await monitor_status(client, monitor.id))
     recoveries = []
     found = await list_recoveries(client, monitor.id)
@@ -161,16 +184,21 @@ async def job_view(client: Client, monitor: Monitor) -> JobView:
         is_open = execution.status is WorkflowExecutionStatus.RUNNING
         # The latest one is asked after its end too: its evidence says why it happened.
         ask = watched.status is not None and (is_open or execution is found[-1])
+        outcome = None if is_open else await recovery_outcome(client, execution.id)
         recoveries.append(
             RecoveryView(
                 recovery_id=execution.id,
                 started=execution.start_time,
                 ended=execution.close_time,
                 status=await recovery_status(client, execution.id) if ask else None,
-                outcome=None if is_open else await recovery_outcome(client, execution.id),
+                outcome=outcome,
+                times=outcome.times if outcome is not None else None,
             )
         )
-    return JobView(**watched.__dict__, recoveries=tuple(recoveries))
+    names = [monitor.id, *(recovery.recovery_id for recovery in recoveries)]
+    earlier = dict.fromkeys(_job_id(name) for name in names)
+    earlier.pop(watched.job.attempt.job_id, None)
+    return JobView(**watched.__dict__, recoveries=tuple(recoveries), earlier_ids=tuple(earlier))
 
 
 async def worker_polls(client: Client, task_queue: str) -> bool:
@@ -193,6 +221,24 @@ def no_worker(task_queue: str) -> CommandError:
     )
 
 
+async def _by_earlier_id(client: Client, job_id: str, cluster: str) -> Monitor | None:
+    """The monitor of a job that had this id once: the ids of recoveries and of the monitor keep it."""
+    query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND RelightJobId='{_safe(job_id)}'"
+    if cluster:
+        query += f" AND RelightCluster='{_safe(cluster)}'"
+    recoveries = [found async for found in client.list_workflows(query)]
+    for recovery in sorted(recoveries, key=lambda found: found.start_time, reverse=True):
+        if recovery.parent_id:
+            return await _by_workflow_id(client, recovery.parent_id)
+    monitors = await list_monitors(client, cluster=cluster, ended=True)
+    return next((monitor for monitor in reversed(monitors) if _job_id(monitor.id) == job_id), None)
+
+
+def _job_id(workflow_id: str) -> str:
+    """The job id in the id of a monitor or of a recovery: see `relight.contracts.ids`."""
+    return workflow_id.split(":")[2] if workflow_id.count(":") >= 2 else ""
+
+
 async def _by_workflow_id(client: Client, target: str) -> Monitor:
     handle = client.get_workflow_handle(target)
     try:
@@ -203,13 +249,13 @@ async def _by_workflow_id(client: Client, target: str) -> Monitor:
         if e.status is not RPCStatusCode.NOT_FOUND:
             raise
         raise CommandError(f"there is no workflow {target}", ExitCode.NOT_FOUND) from e
-    monitor = await _read(described) if described.workflow_type == MONITOR_WORKFLOW else None
+    monitor = await as_monitor(described) if described.workflow_type == MONITOR_WORKFLOW else None
     if monitor is None:
         raise CommandError(f"workflow {target} is not one of relight's", ExitCode.NOT_FOUND)
     return monitor
 
 
-async def _read(execution: WorkflowExecution) -> Monitor | None:
+async def as_monitor(execution: WorkflowExecution) -> Monitor | None:
     """The monitor with its job from the memo; a memo that cannot be read is complained of."""
     try:
         job = await execution.memo_value(MEMO_JOB, type_hint=TrainingJob)

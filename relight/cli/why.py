@@ -12,7 +12,7 @@ from relight.cli.guarded import guard_status
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import clock, complain, console, print_json
 from relight.cli.shapes import GateView, JobView, WhyView
-from relight.cli.watched import find_monitor, job_view
+from relight.cli.watched import JobTarget, find_monitor, job_view
 from relight.config import ConfigError, Settings
 from relight.contracts import Mode, TrainingJob
 from relight.contracts.guard import GuardStatus
@@ -36,7 +36,7 @@ _OPENS = {
 
 def why(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Job id, or the id of the job's monitor or recovery.")],
+    job: JobTarget,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say why relight does not act for a job: the first closed gate, and how to open it."""
@@ -47,7 +47,7 @@ def why(
         view = await job_view(client, await find_monitor(client, job, settings.cluster, ended=True))
         return await _look(client, settings, view)
 
-    found = run_async(work())
+    found = run_async(work(), "asking Temporal")
     if as_json:
         print_json(found)
         return

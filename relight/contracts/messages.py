@@ -178,6 +178,8 @@ class MonitorState(Model):
     """What it takes to submit the job again has been saved."""
     diverged_from: CheckpointRef | None = None
     """Training diverged after it resumed here, and has not resumed since."""
+    excluded: dict[str, UtcDatetime] = Field(default={})
+    """Nodes that relight keeps the job off, and since when it was last sure of that; oldest first."""
     would_have: dict[str, int] = Field(default={})
     """For rules that only count: of how many recoveries they alone were the reason."""
 
@@ -248,6 +250,8 @@ class RecoveryInput(Model):
     paused: bool = False
     diverged_from: CheckpointRef | None = None
     """Training diverged after it resumed from this checkpoint: only earlier ones can be used."""
+    readmitted: tuple[str, ...] = ()
+    """Nodes that relight excluded so long ago that the job may run there again."""
     guard_id: str = ""
     """The guard to ask for a permit before the first change; empty: none."""
     notify: bool = False

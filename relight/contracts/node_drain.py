@@ -121,6 +121,8 @@ class NodeLook(Model):
     summary: CleanText = ""
     at: UtcDatetime | None = None
     """When the scheduler accepted the command, where one was given."""
+    scheduler_since: UtcDatetime | None = None
+    """When the scheduler was started last; told of a node that is not drained, where it is known."""
     commands: tuple[CommandGiven, ...] = ()
     """The changing commands that this try gave to the scheduler, in order."""
 

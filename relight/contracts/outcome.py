@@ -66,6 +66,10 @@ class RecoveryOutcome(Model):
     """The attempt that failed."""
     new_attempt: Attempt | None = None
     excluded_nodes: tuple[str, ...] = ()
+    newly_excluded: tuple[str, ...] = ()
+    """Nodes that this recovery put on the job's exclusion list; its owner had not."""
+    readmitted_nodes: tuple[str, ...] = ()
+    """Nodes that it took off that list: relight had excluded them long enough ago."""
     drained_nodes: tuple[str, ...] = ()
     """Nodes that had been drained for everyone, on this recovery's plan, by its end."""
     times: Timeline = Timeline()

@@ -145,7 +145,7 @@ class Policy(Model):
     """How long anomalies of one cascade are collected before they become one diagnosis."""
     hang_floor: timedelta = timedelta(seconds=60)
     """No silence shorter than this is ever a hang."""
-    hang_factor: float = Field(default=3.0, gt=1)
+    hang_factor: float = Field(default=3.0, gt=1, allow_inf_nan=False)
     """A hang is suspected after this many learned step intervals, or `hang_floor` if that is longer."""
     approval_deadline: timedelta = timedelta(hours=12)
     """How long a plan waits for people; then `on_expiry` says what happens."""
@@ -169,6 +169,8 @@ class Policy(Model):
     """Whether relight may act by itself, in act mode."""
     isolation: Isolation = Isolation.DRAIN
     """How far it may go to keep jobs off a faulty node."""
+    exclude_for: timedelta = Field(default=timedelta(days=7), gt=timedelta(0))
+    """How long relight keeps this job off a node. The first restart after that lets it run there again."""
     signs: int = Field(default=1, ge=0, le=5)
     """So many independent sources must confirm a fault before relight restarts the job by itself."""
     signs_to_drain: int = Field(default=2, ge=1, le=5)
@@ -206,9 +208,9 @@ class Policy(Model):
     """When its loss is no number, or far above what it was. The next recovery takes an earlier checkpoint."""
     on_unproductive: Then = Then.REPORT
     """When it does not pass the step that the failed attempt reached within `verify_window`."""
-    loss_jump: float = Field(default=2.0, ge=0)
+    loss_jump: float = Field(default=2.0, ge=0, allow_inf_nan=False)
     """A loss this many times as high as before the fault, for several steps, is divergence; 0: none is."""
-    grad_norm_jump: float = Field(default=10.0, ge=0)
+    grad_norm_jump: float = Field(default=10.0, ge=0, allow_inf_nan=False)
     """The same for the gradient norm."""
 
     @field_validator("step_patterns")

@@ -58,6 +58,8 @@ class ConfirmResult(Model):
     """What the scheduler said of the job, when it could be asked."""
     progress: Progress | None = None
     nodes_lost: tuple[str, ...] = ()
+    partition_nodes: int | None = None
+    """How many nodes the job's partition has, of a confirmed fault; None: nobody said."""
 
 
 class IsolateInput(Model):
@@ -66,6 +68,8 @@ class IsolateInput(Model):
     job: TrainingJob
     attempt: Attempt
     nodes: tuple[str, ...]
+    readmitted: tuple[str, ...] = ()
+    """Nodes that relight excluded so long ago that the job may run there again, unless `nodes` names them."""
     recovery_id: str
 
 
@@ -74,6 +78,8 @@ class IsolateResult(Model):
 
     excluded_nodes: tuple[str, ...]
     """The whole exclusion list of the next attempt, what the job's owner excluded included."""
+    added: tuple[str, ...] = ()
+    """Those of them that were not on the job's list before: relight's own, which it will let in again."""
     dropped: tuple[str, ...] = ()
     """Names that the scheduler does not know."""
     summary: str = ""
@@ -193,6 +199,8 @@ class ResubmitInput(Model):
     failed_attempt: Attempt
     how: str
     excluded_nodes: tuple[str, ...] = ()
+    readmitted: tuple[str, ...] = ()
+    """Nodes to take off the job's own list, unless `excluded_nodes` names them."""
     environment: Mapping[str, str] = {}
     """Variables that the next attempt needs: the job is submitted anew with them, also where it is held."""
     recovery_id: str
@@ -205,6 +213,8 @@ class ResubmitResult(Model):
     attempt: Attempt
     accepted_at: UtcDatetime | None = None
     log_marks: tuple[LogMark, ...] = ()
+    added: tuple[str, ...] = ()
+    """Nodes that were not on the job's exclusion list before this try, and are now."""
     summary: str = ""
     commands: tuple[CommandGiven, ...] = ()
     """The changing commands that this try gave to the scheduler, in order."""

@@ -82,7 +82,8 @@ class PolicyFile(_Part):
     """Detectors, signatures and Xids (`xid-79`, or the number) that only count: what they alone saw is
     shown, and a person is asked."""
     promote: tuple[str, ...] = ()
-    """Signatures and Xids of the site's own (setting `signatures`) that may act; the others only count."""
+    """Rules that may act although they are new: the site's own signatures and Xids (setting `signatures`),
+    and what an upgrade of relight brought."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,10 +137,13 @@ def parse(text: str, file: str = "policy.yaml", taken: Sequence[str] = ()) -> Po
         written.problem((), f"the file is a mapping of {_listed(PolicyFile)}")
         data = {}
     data = _known(PolicyFile, data, (), written)
+    unsound: dict[str, Policy] = {}
     if "policies" in data:
-        data["policies"] = _policies(data["policies"], written, taken)
+        data["policies"], unsound = _policies(data["policies"], written, taken)
+    places: tuple[int, ...] = ()
     if "overrides" in data:
-        data["overrides"] = _overrides(data["overrides"], written)
+        overrides = _overrides(data["overrides"], written)
+        places, data["overrides"] = tuple(overrides), list(overrides.values())
     for key in ("act_in", "allow", "observe", "promote"):
         if key in data:
             data[key] = _texts(data[key])
@@ -147,16 +151,43 @@ def parse(text: str, file: str = "policy.yaml", taken: Sequence[str] = ()) -> Po
         if isinstance(data.get(key), list):
             data[key] = [f"xid-{rule}" if str(rule).isdecimal() else rule for rule in data[key]]
     found: PolicyFile | None = _validated(PolicyFile, data, (), written)
-    if found is not None and not written.problems:
-        _check(found, written, taken)
+    # What is wrong in one place does not hide what contradicts itself in another.
+    readable = found if found is not None else _what_can_be_read(data)
+    _check(readable, unsound, written, taken, places)
     if found is None or written.problems:
         raise PolicyFileError(sorted(written.problems, key=lambda p: p.line))
     return found
 
 
-def _check(found: PolicyFile, written: Written, taken: Sequence[str]) -> None:
-    """What only shows when all parts are looked at together."""
-    known = {*found.names, *taken}
+def _what_can_be_read(data: Mapping[str, Any]) -> PolicyFile:
+    """The file without those of its parts that cannot be read."""
+    kept = {}
+    for key, value in data.items():
+        try:
+            PolicyFile.model_validate({key: value})
+        except ValidationError:
+            continue  # told already
+        kept[key] = value
+    return PolicyFile.model_validate(kept)
+
+
+def _check(
+    found: PolicyFile,
+    unsound: Mapping[str, Policy],
+    written: Written,
+    taken: Sequence[str],
+    places: Sequence[int],
+) -> None:
+    """What only shows when all parts are looked at together.
+
+    Args:
+        found: what can be read of the file.
+        unsound: policies of which something cannot be read, with relight's default in its place.
+        written: takes the problems.
+        taken: names of policies that are defined elsewhere.
+        places: where in the file each override is, of those that can be read.
+    """
+    known = {*found.names, *unsound, *taken}
     for at, name in enumerate(found.allow or ()):
         if name not in known:
             written.problem(("allow", at), f"there is no policy {name!r}; known: {', '.join(sorted(known))}")
@@ -165,10 +196,10 @@ def _check(found: PolicyFile, written: Written, taken: Sequence[str]) -> None:
     for at, rule in enumerate(found.promote):
         if rule in found.observe:
             written.problem(("promote", at), f"{rule} is in `observe` too: it either counts or acts")
-    for name, policy in found.policies.items():
+    for name, policy in {**found.policies, **unsound}.items():
         for where, why in conflicts(policy):
             written.problem(("policies", name, *where), why)
-    for at, override in enumerate(found.overrides):
+    for at, override in zip(places, found.overrides, strict=False):
         here: Path = ("overrides", at)
         if not (override.partition or override.user or override.account):
             written.problem(here, "it says for nobody: name a partition, user or account")
@@ -197,27 +228,51 @@ def _new_conflicts(found: PolicyFile, override: Override) -> Iterator[tuple[tupl
                 yield where, f"with policy {name!r}: {why}"
 
 
-def _policies(data: Any, written: Written, taken: Sequence[str]) -> dict[str, Policy]:
+def _policies(
+    data: Any, written: Written, taken: Sequence[str]
+) -> tuple[dict[str, Policy], dict[str, Policy]]:
+    """Those that can be read, and those of which something cannot."""
     found: dict[str, Policy] = {}
+    unsound: dict[str, Policy] = {}
     if not isinstance(data, dict):
         written.problem(("policies",), "policies are a mapping from names to settings")
-        return found
+        return found, unsound
     for name, values in data.items():
         here: Path = ("policies", name)
-        if name == NEVER:
+        if not str(name).strip():
+            written.problem(here, "a policy needs a name")
+        elif name == NEVER:
             written.problem(here, "the policy `never` is built in: it leaves a job alone")
         elif name in taken:
             written.problem(here, "the settings file has a policy of this name too: keep one of them")
         elif (policy := _read(Policy, {} if values is None else values, here, written)) is not None:
             found[name] = policy.model_copy(update={"name": name})
-    return found
+        else:
+            unsound[name] = _in_part(values)
+    return found, unsound
 
 
-def _overrides(data: Any, written: Written) -> list[Any]:
+def _in_part(values: Any) -> Policy:
+    """A policy without the settings that cannot be read; those are told already."""
+    aside = Written("")
+    read = _fields(Policy, values, (), aside) if isinstance(values, dict) else {}
+    try:
+        return Policy.model_validate(read)
+    except ValidationError as e:
+        wrong = {error["loc"][0] for error in e.errors(include_url=False) if error["loc"]}
+        kept = {key: value for key, value in read.items() if key not in wrong}
+    try:
+        return Policy.model_validate(kept)
+    except ValidationError:  # what the settings are together is refused by the model itself
+        return Policy()
+
+
+def _overrides(data: Any, written: Written) -> dict[int, Override]:
+    """Those that can be read, by their places in the file."""
+    found: dict[int, Override] = {}
     if not isinstance(data, list):
         written.problem(("overrides",), "overrides are a list")
-        return []
-    found = []
+        return found
     for at, values in enumerate(data):
         here: Path = ("overrides", at)
         if not isinstance(values, dict):
@@ -232,8 +287,10 @@ def _overrides(data: Any, written: Written) -> list[Any]:
             policy = _read(Policy, values["set"], inside, written)
             given = values["set"] if policy is not None else {}
             values["set"] = {key: getattr(policy, key) for key in given if key in Policy.model_fields}
-        if (override := _validated(Override, values, here, written)) is not None:
-            found.append(override)
+        override = _validated(Override, values, here, written)
+        # One of which something cannot be read is not judged as a whole: it may be about nobody for that.
+        if override is not None and not any(dotted(here) in known.key for known in written.problems):
+            found[at] = override
     return found
 
 

@@ -4,8 +4,10 @@ A node has one reason, and whoever drains it last writes it. So a drain is relig
 reason says so: what a person or another tool drained is never changed and never given back.
 """
 
+from datetime import datetime, timedelta
+
 from relight.contracts import Cause, NodeInfo, clean_text
-from relight.contracts.node_drain import NodeHow
+from relight.contracts.node_drain import NodeHow, NodeLook
 
 PREFIX = "relight:"
 MAX_REASON = 250
@@ -13,6 +15,12 @@ KILL_FAILED = "Kill task failed"
 """The reason by which Slurm itself drains a node whose processes survive SIGKILL (slurm.conf(5),
 UnkillableStepTimeout)."""
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+
+UNSAVED = timedelta(seconds=10)
+"""What slurmctld accepted is surely on disk after this time: it saves its state at least each five seconds
+(SAVE_MAX_WAIT in its sources), and forgets in a crash what came after."""
+SKEW = timedelta(seconds=2)
+"""Slurm tells its start in whole seconds, by another clock than the worker's."""
 
 
 def reason_for(cause: Cause, recovery_id: str, because: str) -> str:
@@ -35,6 +43,20 @@ def stands(info: NodeInfo | None, recovery_id: str) -> NodeHow:
             return NodeHow.OURS if f"[{recovery_id}]" in info.reason else NodeHow.ANOTHER
         return NodeHow.KILL_FAILED if info.reason.startswith(KILL_FAILED) else NodeHow.OTHERS
     return NodeHow.LOST if info.is_lost else NodeHow.FREE
+
+
+def was_forgotten(look: NodeLook, drained_at: datetime, seen_at: datetime | None) -> bool:
+    """The scheduler crashed before it had saved the drain: nobody gave the node back.
+
+    Args:
+        look: how the node stands now.
+        drained_at: when the scheduler accepted the drain.
+        seen_at: when the node was last seen drained by it; None: never since.
+    """
+    if look.how is not NodeHow.FREE or look.scheduler_since is None:
+        return False
+    saved = seen_at is not None and seen_at - drained_at >= UNSAVED
+    return not saved and look.scheduler_since + SKEW >= drained_at
 
 
 def is_idle(info: NodeInfo) -> bool:

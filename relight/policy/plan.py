@@ -82,6 +82,7 @@ def make_plan(
     *,
     cannot_exclude: str = "",
     diverged_from: CheckpointRef | None = None,
+    readmitted: tuple[str, ...] = (),
     guarded: bool = False,
     now: datetime | None = None,
 ) -> Plan:
@@ -96,6 +97,7 @@ def make_plan(
         checkpoint: where training would resume; None when that could not be found out.
         cannot_exclude: why the suspected nodes cannot be excluded, in words; empty when they can.
         diverged_from: training diverged after it resumed from this checkpoint.
+        readmitted: nodes that were excluded so long ago that the job may run there again.
         guarded: there is a guard to ask; without one no node is drained for everyone.
         now: the time, for a cool-down; None: there is none.
     """
@@ -152,6 +154,7 @@ def make_plan(
             checkpoint,
             diagnosis,
             _isolation_steps(job.policy, diagnosis, confirmation, excluded, drained),
+            tuple(node for node in readmitted if node not in excluded),
         ),
         excluded_nodes=excluded,
         drained_nodes=drained,
@@ -229,6 +232,7 @@ def _restart_steps(
     checkpoint: LocateResult | None,
     diagnosis: Diagnosis,
     isolation: list[PlanStep],
+    readmitted: tuple[str, ...],
 ) -> tuple[PlanStep, ...]:
     """The runbook of a restart."""
     steps = [
@@ -237,7 +241,7 @@ def _restart_steps(
         PlanStep(name="wait_nodes_free", does="wait until no process of the old attempt is left"),
         PlanStep(name="locate_checkpoint", does=_resume_point(checkpoint, diagnosis)),
         *filter(None, [steering_step(job, checkpoint)]),
-        resubmit_step(job, checkpoint),
+        _resubmit_step(job, checkpoint, readmitted),
         PlanStep(name="verify_running", does="wait until it runs, on allowed nodes"),
         PlanStep(name="verify_resume", does=_proof(diagnosis)),
     ]
@@ -245,6 +249,16 @@ def _restart_steps(
         does = f"end the new attempt and hold the job, if {' or '.join(ends)}"
         steps.append(PlanStep(name="stop_attempt", does=does, mutates=True))
     return tuple(steps)
+
+
+def _resubmit_step(
+    job: TrainingJob, checkpoint: LocateResult | None, readmitted: tuple[str, ...]
+) -> PlanStep:
+    step = resubmit_step(job, checkpoint)
+    if not readmitted:
+        return step
+    does = f"{step.does}; it may run again on {names(readmitted)}, which relight excluded long ago"
+    return step.model_copy(update={"does": does})
 
 
 def _ends_the_attempt(policy: Policy) -> list[str]:

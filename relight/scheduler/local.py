@@ -111,6 +111,14 @@ class LocalScheduler:
 
         return await self._read(read)
 
+    async def running_since(self) -> datetime | None:
+        """See the port. There is no process that could forget anything: all is in the database."""
+        return None
+
+    async def partition_size(self, partition: str) -> int | None:
+        """See the port. There is one partition, of all nodes."""
+        return len(await self.nodes()) if partition == PARTITION else None
+
     async def jobs_on(self, node: str) -> Sequence[JobInfo]:
         """See the port."""
 

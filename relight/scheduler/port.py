@@ -9,6 +9,7 @@ explicit word, means that.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -90,6 +91,15 @@ class Scheduler(Protocol):
 
     async def version(self) -> SchedulerVersion:
         """Asks who answers; the cheapest proof that the scheduler is reachable."""
+
+    async def running_since(self) -> datetime | None:
+        """When the scheduler was started last; None: it does not tell.
+
+        A scheduler that crashed may have forgotten what it accepted in its last seconds.
+        """
+
+    async def partition_size(self, partition: str) -> int | None:
+        """So many nodes belong to the partition, broken ones too; None: it knows no such partition."""
 
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
         """Reads these jobs in one request, whatever their number.

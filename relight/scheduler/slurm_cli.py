@@ -20,6 +20,7 @@ from relight.scheduler.slurm_run import SlurmCommands, account_of
 
 _JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10}|\+[0-9]{1,5})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
+_PARTITION = re.compile(r"[^\s=,]{1,255}")
 _ALL_NODES = "ALL"  # scontrol(1): NodeName=ALL means every node
 
 _LISTING = ("--all", "--local", "--array", "--noconvert", "--states=all")
@@ -55,6 +56,17 @@ class SlurmCliScheduler:
                 "scontrol show config: told neither the cluster's name nor the version"
             )
         return SchedulerVersion(name="slurm", version=config["SLURM_VERSION"], cluster=config["ClusterName"])
+
+    async def running_since(self) -> datetime | None:
+        """See the port."""
+        return slurm_text.boot_time(await self._commands.run("scontrol", "show", "config"))
+
+    async def partition_size(self, partition: str) -> int | None:
+        """See the port."""
+        if not _PARTITION.fullmatch(partition):
+            return None
+        listing = await self._commands.run("scontrol", "show", "partition", "--all", "--oneliner")
+        return slurm_text.partition_sizes(listing).get(partition)
 
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
         """See the port.

@@ -81,6 +81,14 @@ class SlurmPyslurmScheduler:
         """See the port."""
         return await self._commands.finished_job(job_id)
 
+    async def running_since(self) -> datetime | None:
+        """See the port."""
+        return await self._commands.running_since()
+
+    async def partition_size(self, partition: str) -> int | None:
+        """See the port."""
+        return await self._commands.partition_size(partition)
+
     async def nodes(self, names: Sequence[str] = ()) -> Mapping[str, NodeInfo]:
         """See the port."""
         for name in names:

@@ -150,6 +150,25 @@ def settings(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
+def boot_time(config: str) -> datetime | None:
+    """When slurmctld was started, of what `scontrol show config` prints; None: it does not say.
+
+    Raises:
+        SchedulerUnreachable: it says it in a way that cannot be read.
+    """
+    return _understood(_time, settings(config).get("BOOT_TIME", ""))
+
+
+def partition_sizes(text: str) -> dict[str, int]:
+    """How many nodes each partition has, of what `scontrol show partition --oneliner` prints."""
+    sizes = {}
+    for line in text.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split())
+        if "PartitionName" in fields and fields.get("TotalNodes", "").isdecimal():
+            sizes[fields["PartitionName"]] = int(fields["TotalNodes"])
+    return sizes
+
+
 def expand_nodes(text: str) -> tuple[str, ...]:
     """The nodes that Slurm's notation means: `node[01-02]` is node01 and node02.
 

@@ -45,6 +45,8 @@ class Double:
         self.lost_nodes: set[str] = set()
         self.drained: dict[str, str] = {}
         """Reasons of drained nodes."""
+        self.since: datetime | None = None
+        self.partitions: dict[str, int] = {}
         self.commands: list[str] = []
         self.lose: dict[str, str] = {}
         self.refuse: dict[str, SchedulerError] = {}
@@ -74,6 +76,14 @@ class Double:
     # ---- reading
     async def version(self) -> SchedulerVersion:
         return SchedulerVersion(name="double", version="1", cluster="lab")
+
+    async def running_since(self) -> datetime | None:
+        return self.since
+
+    async def partition_size(self, partition: str) -> int | None:
+        if self.lose.get("partition_size"):
+            raise SchedulerUnreachable("partition_size: no answer")
+        return self.partitions.get(partition)
 
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
         if self.lose.get("job"):

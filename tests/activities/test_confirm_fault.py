@@ -64,6 +64,27 @@ async def test_a_failed_attempt_confirms(run: Runner, double: Double, fields: di
     assert result.observations[0].evidence
 
 
+async def test_a_confirmed_fault_tells_how_large_the_partition_is(run: Runner, double: Double) -> None:
+    double.set(state=JobState.FAILED, exit_code=1)
+    double.partitions = {"gpu": 640}
+    what = given()
+    for partition, size in (("gpu", 640), ("cpu", None), ("", None)):
+        job = what.job.model_copy(update={"partition": partition})
+        result = await run(confirm_fault, what.model_copy(update={"job": job}))
+        assert (result.verdict, result.partition_nodes) == ("confirmed", size)
+
+
+async def test_a_fault_is_confirmed_where_the_partition_cannot_be_asked_about(
+    run: Runner, double: Double
+) -> None:
+    double.set(state=JobState.FAILED, exit_code=1)
+    double.lose["partition_size"] = "before"
+    what = given()
+    job = what.job.model_copy(update={"partition": "gpu"})
+    result = await run(confirm_fault, what.model_copy(update={"job": job}))
+    assert (result.verdict, result.partition_nodes) == ("confirmed", None)
+
+
 @pytest.mark.parametrize(
     ("state", "word"),
     [

@@ -9,7 +9,7 @@ from relight.contracts.steps import REFUSED, UNREACHABLE
 from relight.policy.node_drain import reason_for
 from relight.scheduler.port import NotPermitted
 from tests.activities.conftest import RECOVERY, Runner
-from tests.activities.double import Double
+from tests.activities.double import T0, Double
 
 GIVEN = NodeStep(node="n1", recovery_id=RECOVERY, cause=Cause.NVLINK, because="link 3 is down")
 OURS = reason_for(Cause.NVLINK, RECOVERY, "link 3 is down")
@@ -64,6 +64,13 @@ async def test_it_gives_its_own_node_back_once(run: Runner, double: Double) -> N
     assert (await run(release_node, GIVEN)).how is NodeHow.FREE
     assert (await run(release_node, GIVEN)).how is NodeHow.FREE
     assert double.commands == ["resume_node n1"]
+
+
+async def test_of_a_free_node_it_tells_since_when_the_scheduler_runs(run: Runner, double: Double) -> None:
+    double.since = T0
+    assert (await run(look_at_node, GIVEN)).scheduler_since == T0
+    await run(drain_node, GIVEN)
+    assert (await run(look_at_node, GIVEN)).scheduler_since is None
 
 
 async def test_a_scheduler_that_does_not_answer_changes_nothing(run: Runner, double: Double) -> None:

@@ -36,15 +36,15 @@ JOB = training()
 # ---- isolate_nodes
 
 
-def isolate(*nodes: str) -> IsolateInput:
-    return IsolateInput(job=JOB, attempt=FIRST, nodes=nodes, recovery_id=RECOVERY)
+def isolate(*nodes: str, readmitted: tuple[str, ...] = ()) -> IsolateInput:
+    return IsolateInput(job=JOB, attempt=FIRST, nodes=nodes, readmitted=readmitted, recovery_id=RECOVERY)
 
 
 async def test_isolate_merges_and_drops(run: Runner, double: Double) -> None:
     double.set(excluded_nodes=("n4",))
     result = await run(isolate_nodes, isolate("n2", "n99"))
     assert result.excluded_nodes == ("n2", "n4")
-    assert result.dropped == ("n99",)
+    assert (result.added, result.dropped) == (("n2",), ("n99",))
     assert "n99" in result.summary
     assert double.commands == []
 
@@ -55,6 +55,20 @@ async def test_isolate_counts_the_nodes_that_are_left(run: Runner, double: Doubl
     message = await run.fails(isolate_nodes, isolate("n1", "n2"), TOO_FEW_NODES)
     assert "needs 2 nodes" in message
     assert "only 1 of 3" in message
+
+
+async def test_isolate_an_exclusion_that_has_expired_makes_room(run: Runner, double: Double) -> None:
+    double.set(excluded_nodes=("n1", "n4"))
+    assert "only 1 of 4" in await run.fails(isolate_nodes, isolate("n3"), TOO_FEW_NODES)
+    result = await run(isolate_nodes, isolate("n3", readmitted=("n1",)))
+    assert (result.excluded_nodes, result.added) == (("n3", "n4"), ("n3",))
+    assert "it may run again on n1" in result.summary
+
+
+async def test_isolate_keeps_a_node_that_is_suspected_again(run: Runner, double: Double) -> None:
+    double.set(excluded_nodes=("n1", "n4"))
+    result = await run(isolate_nodes, isolate("n1", readmitted=("n1",)))
+    assert (result.excluded_nodes, result.added) == (("n1", "n4"), ())
 
 
 async def test_isolate_a_job_that_slurm_has_forgotten(run: Runner, double: Double) -> None:

@@ -59,6 +59,19 @@ async def test_nodes_lost_since_the_plan_are_excluded_too(run: Runner, double: D
     assert "lost since the plan was made: n1" in result.summary
 
 
+async def test_what_relight_excluded_long_ago_comes_off_the_list(run: Runner, double: Double) -> None:
+    double.set(excluded_nodes=("n1", "n3", "n4"))
+    result = await run(resubmit, given(excluded_nodes=("n2", "n3"), readmitted=("n1", "n3")))
+    assert double.commands == ["exclude_nodes 42 n2,n3,n4", "release 42"]
+    assert result.added == ("n2",)
+
+
+async def test_the_whole_list_may_expire(run: Runner, double: Double) -> None:
+    double.set(excluded_nodes=("n1",))
+    await run(resubmit, given(readmitted=("n1",)))
+    assert double.commands == ["exclude_nodes 42 ", "release 42"]
+
+
 async def test_without_exclusion_only_release(run: Runner, double: Double) -> None:
     await run(resubmit, given())
     assert double.commands == ["release 42"]

@@ -28,6 +28,8 @@ from tests.slurm.cluster import SlurmCluster
 ROOT = Path(__file__).parents[2]
 TRAINER = ROOT / "relight" / "demo" / "trainer.py"
 CLUSTER = "lab"
+AWAY = float(os.environ.get("RELIGHT_TEST_AWAY", "20"))
+"""How long tests keep Slurm away, in seconds. With 600 they were run by hand: see docs/reliability.md."""
 
 CONFIG = """
 cluster = "{cluster}"

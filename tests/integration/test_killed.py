@@ -7,10 +7,10 @@ import pytest
 
 from relight.contracts import Outcome
 from relight.contracts.messages import RecoveryStatus
-from tests.integration.lab import Lab
+from tests.integration.lab import AWAY, Lab
 from tests.slurm.cluster import SlurmCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.temporal, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.temporal, pytest.mark.timeout(300 + AWAY)]
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,10 @@ async def test_temporal_is_killed_and_comes_back_on_its_file(mortal: Lab) -> Non
 
 async def test_slurmctld_is_away_at_rest(mortal: Lab) -> None:
     training = mortal.train(mode="act", wait_step=12)
+    before = mortal.slurm.mutations()
     mortal.slurm.stop_ctld()
-    await asyncio.sleep(60)
+    await asyncio.sleep(AWAY)
+    assert mortal.slurm.mutations() == before
     mortal.slurm.start_ctld()
     at = training.last_step()
     await mortal.until_async("training goes on", lambda: training.last_step() > at + 20)
@@ -94,7 +96,7 @@ async def test_slurmctld_is_away_in_the_middle_of_a_recovery(mortal: Lab) -> Non
     mortal.slurm.stop_ctld()
     mortal.cli("approve", training.job_id, "--yes")
     status: RecoveryStatus = await mortal.recovery_in(training, "isolating", "draining")
-    await asyncio.sleep(60)
+    await asyncio.sleep(AWAY)
     handle = await mortal.recovery(training)
     status = await handle.query("status", result_type=RecoveryStatus)
     assert status.outcome is None

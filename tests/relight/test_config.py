@@ -243,3 +243,78 @@ def test_relative_and_home_directories_become_absolute(tmp_path: Path) -> None:
 def test_a_duration_beyond_all_bounds_is_refused_and_never_overflows(value: object) -> None:
     with pytest.raises(ValueError, match=r"longest is 36500d|not a duration"):
         parse_duration(value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "key", "read"),
+    [
+        ("RELIGHT_SIGNATURES", "/a, /b", "signatures", ["/a", "/b"]),
+        ("RELIGHT_SIGNATURES", '["/a", "/b"]', "signatures", ["/a", "/b"]),
+        ("RELIGHT_PROMETHEUS__NODE_LABELS", "host,node", "prometheus.node_labels", ["host", "node"]),
+        ("RELIGHT_DRAIN__CHECK", "/bin/check,{node}", "drain.check", ["/bin/check", "{node}"]),
+        ("RELIGHT_NOTIFY__EVENTS", "ended", "notify.events", ["ended"]),
+    ],
+)
+def test_lists_in_variables(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, key: str, read: list[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    found = {setting.key: setting for setting in effective(load_settings())}[key]
+    assert (found.value, found.origin) == (read, f"environment {variable}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("RELIGHT_PROMETHEUS__QUERIES", "ecc=x"),
+        ("RELIGHT_SIGNATURES", "[/a]"),
+        ("RELIGHT_POLICIES", "patient"),
+    ],
+)
+def test_what_must_be_json_says_so(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=f"{variable} is not JSON .*write for example"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('cluster = ".."', "setting cluster"),
+        ('cluster = "-x"', "setting cluster"),
+        ('[worker]\nmetrics_address = "9400"', "write host:port"),
+        ('[sensor]\nmetrics_address = "localhost:99999"', "write host:port"),
+        ('[node]\nmetrics_address = "http://localhost:9400"', "write host:port"),
+        ('[drain]\nrepair = ["/bin/mend"]', "without a check it would never run"),
+        ("[drain]\nrelease = true", "release needs a check"),
+        ('[drain]\ncheck = [""]', "the program, and it is empty"),
+        ('[drain]\ncheck = ["/bin/{node}"]', "cannot depend on the node"),
+        ('[drain]\ncheck = ["/bin/check", "{host}"]', "{host} would stay as it is"),
+        ('[prometheus.queries]\nutilization = "x"', "there is no query 'utilization'; known: age"),
+        ('[prometheus.queries]\necc = " "', "ecc is empty"),
+        ('[prometheus.queries]\necc = "x[$windows]"', "a query names $windows"),
+        ('[prometheus.queries]\necc = "x{a=~\\"b$\\"}"', "write $$"),
+        ('[policies.""]', "a policy needs a name"),
+        ("[policies.x]\nhang_factor = inf", "finite"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        load_settings(written(tmp_path, text))
+    assert says in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'cluster = "alps-2.east"',
+        '[worker]\nmetrics_address = "[::1]:9400"',
+        '[worker]\nmetrics_address = ":9400"',
+        '[worker]\nmetrics_address = "0.0.0.0:9400"',
+        '[drain]\nrepair = ["/bin/mend", "--why={cause}"]\ncheck = ["/bin/check", "{node}"]\nrelease = true',
+        '[drain]\ncheck = ["awk", "{print $1}"]',
+        '[prometheus.queries]\necc = "x$match[$window] > 0 and y{a=~\\"b$$\\"}"',
+    ],
+)
+def test_values_that_work_are_taken(tmp_path: Path, text: str) -> None:
+    load_settings(written(tmp_path, text))

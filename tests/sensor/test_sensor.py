@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from relight.cli.devserver import DevServer
-from relight.config import Settings
+from relight.cli.devserver import DevServer, free_port
+from relight.config import SensorSettings, Settings
 from relight.contracts import Anomaly, JobInfo, JobState, Mode, Policy, TrainingJob, ids
 from relight.demo import trainer
 from relight.scheduler.local import LocalScheduler
@@ -34,6 +34,7 @@ _numbers = itertools.count()
 
 pytestmark = pytest.mark.temporal
 
+EPILOG = Path(__file__).parents[2] / "deploy" / "slurm" / "epilogslurmctld.sh"
 POLICY = Policy(hang_floor=timedelta(seconds=3), hang_factor=3.0)
 
 
@@ -196,6 +197,34 @@ async def test_a_crash_is_signalled_within_two_seconds(lab: Lab) -> None:
 
         await until("the end is told", ended)
     assert [a.detector for a in await anomalies(handle)].count("job-end") == 1
+
+
+async def test_slurms_hook_makes_it_look_at_once(lab: Lab) -> None:
+    port = free_port()
+    looks = SensorSettings(
+        registry_poll=timedelta(seconds=0.5),
+        scheduler_poll=timedelta(minutes=5),
+        wake_address=f"127.0.0.1:{port}",
+    )
+    job = await lab.train()
+    handle = await watch(lab.client, job)
+    async with lab.sensor(lab.settings().model_copy(update={"sensor": looks})):
+        await until_watching(handle)
+        await lab.scheduler.cancel(job.attempt.job_id)
+        await lab.state(job.attempt.job_id, JobState.CANCELLED)
+        await asyncio.sleep(0.5)
+        assert "ended" not in await events(handle), "the next question is minutes away"
+        await asyncio.to_thread(
+            subprocess.run,
+            [EPILOG],
+            env={"SLURM_JOB_ID": job.attempt.job_id, "RELIGHT_SENSORS": f"127.0.0.1:{port}"},
+            check=True,
+        )
+
+        async def ended() -> bool:
+            return "ended" in await events(handle)
+
+        await until("the end is told", ended, 2)
 
 
 async def test_a_hang_is_signalled_and_a_pause_is_not(lab: Lab) -> None:

@@ -31,14 +31,14 @@ class WorkerProcess:
 
     def __init__(self, environment: dict[str, str], directory: Path) -> None:
         self.log = directory / "worker.log"
-        self._environment, self._directory = environment, directory
+        self.environment, self._directory = environment, directory
         self.popen: subprocess.Popen[bytes] | None = None
 
     def start(self, **more: str) -> "WorkerProcess":
         with self.log.open("wb") as out:
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", "relight", "worker"],
-                env={**self._environment, **more},
+                env={**self.environment, **more},
                 cwd=self._directory,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

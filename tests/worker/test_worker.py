@@ -33,9 +33,32 @@ from relight.contracts.ids import RECOVERY_WORKFLOW
 from relight.contracts.messages import RecoveryInput
 from relight.scheduler.local import LocalScheduler
 from tests.activities.test_runbook_local import Training
+from tests.deploy.dashboard import expressions
+from tests.deploy.served import OF_TEMPORAL
 from tests.worker.conftest import WorkerProcess
 
 pytestmark = pytest.mark.temporal
+
+SHOWN_AFTER_A_RECOVERY = {
+    "Recoveries that ended, by outcome",
+    "From fault to productive again",
+    "From fault to detection",
+    "Phases, median",
+    "Suspicions, by what became of them",
+    "Guard",
+    "Breakers open",
+    "Drained in the last hour",
+    "Permits",
+    "Permits decided",
+    "Budgets used",
+    "Faulty nodes that count for a breaker",
+    "Lemons and incidents",
+    "Queue lag, P95",
+    "Slots that are free, by worker",
+    "Pollers",
+    "How long a try of a step takes, P95",
+}
+"""Panels of the dashboard that have something to show then."""
 
 QUICK = Policy(name="test", confirm_window=timedelta(seconds=30), verify_window=timedelta(seconds=60))
 
@@ -125,12 +148,21 @@ async def test_a_recovery_and_its_metrics_in_prometheus(
     assert "relight_detections_total{" in text
     assert "temporal_num_pollers" in text
     assert "temporal_workflow_completed" in text
+    assert "relight_guard_up{" in text
     with prometheus(tmp_path, address) as ask:
         assert await eventually(lambda: ask('up{job="relight"}')) == 1
         assert await eventually(lambda: ask('relight_recoveries_total{outcome="resumed"}')) == 1
         tries = 'relight_step_tries_total{step="drain_job",outcome="done"}'
         assert await eventually(lambda: ask(tries)) == 1
         assert await eventually(lambda: ask('relight_recovery_seconds_count{phase="running"}')) == 1
+        for name in OF_TEMPORAL:
+            assert await eventually(lambda name=name: ask(f'count({{__name__=~"{name}(_count)?"}})')), name
+        shown = [
+            (title, query) for title, query in expressions(since="5m") if title in SHOWN_AFTER_A_RECOVERY
+        ]
+        assert {title for title, _ in shown} == SHOWN_AFTER_A_RECOVERY
+        for title, query in shown:
+            assert await eventually(lambda query=query: ask(f"count({query})")), title
 
 
 async def test_the_heartbeat_of_a_poll_survives_its_tries_and_its_worker(

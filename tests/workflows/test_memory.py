@@ -413,6 +413,16 @@ def test_a_broken_checkpoint_of_a_healthy_run_is_noticed_once_and_explains_a_lat
     assert any("step_9" in e.text for e in memory.diagnose()[0].evidence)
 
 
+def test_what_relight_excluded_is_let_in_again_after_its_time() -> None:
+    memory = opened()
+    memory.hear_recovery_ended(
+        outcome(Outcome.RESUMED, excluded_nodes=("n1", "n7"), newly_excluded=("n1",)), NOW
+    )
+    memory = renewed(memory)
+    assert memory.readmitted(NOW + timedelta(days=6)) == ()
+    assert memory.readmitted(NOW + timedelta(days=7)) == ("n1",)
+
+
 def test_a_hang_that_was_none_teaches_patience_up_to_a_bound() -> None:
     memory = fresh()
     for n in range(8):

@@ -19,6 +19,7 @@ from relight.contracts.node_drain import (
     NodeHow,
     NodeLook,
 )
+from relight.contracts.steps import ConfirmResult
 from relight.policy import guard as gates
 from tests.workflows import samples
 from tests.workflows.conftest import Lab
@@ -124,6 +125,15 @@ async def test_the_recovery_says_what_came_of_it(lab: Lab) -> None:
     assert outcome.drained_nodes == ("n2",)
 
 
+async def test_the_guard_learns_how_large_the_partition_is(lab: Lab) -> None:
+    guard = await lab.guard()
+    confirmed = ConfirmResult(verdict="confirmed", summary="the scheduler says FAILED", partition_nodes=640)
+    lab.world.will("confirm_fault", confirmed)
+    job = samples.job(partition="gpu")
+    await (await lab.recover(job=job, diagnosis=BROKEN, guard_id=lab.guard_id)).result()
+    await lab.until_guard(guard, lambda s: any((b.partition, b.threshold) == ("gpu", 32) for b in s.breakers))
+
+
 async def _status(recovery: WorkflowHandle[Any, Any]) -> RecoveryStatus:
     found: RecoveryStatus = await recovery.query("status", result_type=RecoveryStatus)
     return found
@@ -147,6 +157,40 @@ async def test_what_others_take_over_is_theirs(lab: Lab) -> None:
     result = await (await drain(lab)).result()
     assert (result.end, result.text) == (DrainEnd.TAKEN_BACK, "bad fan, says bob")
     assert lab.world.called(*NODE_STEPS) == ["drain_node"]
+
+
+async def test_a_drain_that_the_scheduler_forgot_is_given_again(lab: Lab) -> None:
+    """slurmctld, killed within seconds of the drain, shows the node as it was before."""
+    await lab.guard()
+    lab.world.will("look_at_node", _free(since=timedelta(seconds=1)), OURS)
+    handle = await drain(lab)
+    await until(lab, handle, "drained")
+    assert lab.world.called(*NODE_STEPS)[:2] == ["drain_node", "drain_node"]
+    status = await handle.query("status", result_type=NodeDrainStatus)
+    assert any("has forgotten the drain" in line for line in status.log)
+    await handle.signal("release", Note(by="ada"))
+    assert (await handle.result()).end is DrainEnd.RELEASED
+    await lab.save("drain_forgotten", handle)
+
+
+async def test_a_node_that_somebody_gave_back_is_not_drained_again(lab: Lab) -> None:
+    await lab.guard()
+    lab.world.will("look_at_node", _free(since=timedelta(days=-1)))
+    result = await (await drain(lab)).result()
+    assert result.end is DrainEnd.TAKEN_BACK
+    assert lab.world.called(*NODE_STEPS) == ["drain_node"]
+
+
+async def test_a_drain_that_is_forgotten_again_and_again_is_left_to_people(lab: Lab) -> None:
+    await lab.guard()
+    lab.world.will("look_at_node", _free(since=timedelta(seconds=1)))
+    result = await (await drain(lab)).result()
+    assert result.end is DrainEnd.TAKEN_BACK
+    assert lab.world.called(*NODE_STEPS) == ["drain_node"] * 3
+
+
+def _free(since: timedelta) -> NodeLook:
+    return NodeLook(how=NodeHow.FREE, summary="n2 is not drained", scheduler_since=OURS.at + since)  # type: ignore[operator]
 
 
 async def test_without_a_permit_nothing_is_drained_and_a_pause_holds_it_back(lab: Lab) -> None:

@@ -241,6 +241,16 @@ async def test_a_scheduler_that_forgets_again_and_again_is_left_alone(lab: Lab) 
     assert lab.world.mutations == ["drain_job", "resubmit"] * 4
 
 
+async def test_a_hold_of_a_job_whose_requeue_was_forgotten_begins_anew(lab: Lab) -> None:
+    lab.world.will("locate_checkpoint", LocateResult(name=None, summary="none is whole"))
+    lab.world.will("hold_job", error(ATTEMPT_CHANGED, "it runs, restart count 0"), "held")
+    recovery = await lab.recover()
+    outcome = await recovery.result()
+    assert outcome.outcome is Outcome.HELD
+    assert lab.world.mutations == ["drain_job", "hold_job"] * 2
+    await lab.save("hold_forgotten", recovery)
+
+
 def resubmitted(given: ResubmitInput) -> ResubmitResult:
     return ResubmitResult(attempt=given.attempt)
 

@@ -15,7 +15,7 @@ from relight.audit.events import UnreadableHistory
 from relight.cli.audit_replay import differences, verify_history
 from relight.cli.main import app
 from relight.contracts import Cause, Mode, Outcome
-from relight.contracts.messages import Decision
+from relight.contracts.messages import Decision, RecoveryStatus
 from relight.contracts.steps import DrainResult, LocateResult
 from relight.diagnosis.verdict import diagnose
 from tests.workflows import samples
@@ -30,12 +30,22 @@ def _start(**fields: Any) -> dict[str, Any]:
     return {"job": job, "anomalies": anomalies, "diagnosis": diagnose(anomalies, job)}
 
 
+async def _asked(lab: Lab, recovery: WorkflowHandle[Any, Any], times: int = 1) -> RecoveryStatus:
+    """The recovery's status, once history names so many plans that a person was asked about."""
+    status = await lab.plan(recovery)
+    await lab.until(
+        recovery.fetch_history,
+        lambda history: history.to_json().count("EVENT_TYPE_TIMER_STARTED") >= times,
+    )
+    return status
+
+
 async def _rejected(lab: Lab) -> WorkflowHandle[Any, Any]:
     """Late evidence changes the plan while a person is asked; the person rejects the second one."""
     recovery = await lab.recover(**_start(mode=Mode.OBSERVE))
-    first = await lab.plan(recovery)
+    await _asked(lab, recovery)
     await recovery.signal("report_anomaly", samples.anomaly("a2", cause=Cause.STORAGE, weight=9))
-    await lab.until(lambda: lab.plan(recovery), lambda status: status.plan_digest != first.plan_digest)
+    await _asked(lab, recovery, 2)
     await recovery.signal("reject", Decision(by="ada", reason="a known bug"))
     assert (await recovery.result()).outcome is Outcome.REJECTED
     return recovery
@@ -45,7 +55,7 @@ async def _resumed(lab: Lab) -> WorkflowHandle[Any, Any]:
     """Approved by update; the first try of the drain fails."""
     lab.world.will("drain_job", error("SchedulerUnreachable", final=False), _drained())
     recovery = await lab.recover(**_start(mode=Mode.OBSERVE))
-    plan = await lab.plan(recovery)
+    plan = await _asked(lab, recovery)
     decision = Decision(by="ada", reason="go", plan_digest=plan.plan_digest)
     await recovery.execute_update("decide", decision)
     assert (await recovery.result()).outcome is Outcome.RESUMED
@@ -82,8 +92,7 @@ async def test_what_was_recorded_comes_out_again(lab: Lab, scenario: Scenario) -
 
 async def test_an_open_recovery_can_be_verified_so_far(lab: Lab) -> None:
     recovery = await lab.recover(**_start(mode=Mode.OBSERVE))
-    await lab.plan(recovery)
-    await lab.until(recovery.fetch_history, lambda history: "TIMER_STARTED" in history.to_json())
+    await _asked(lab, recovery)
     view = await verify_history(await recovery.fetch_history())
     assert view.same
     assert "outcome" not in [check.what for check in view.checks]

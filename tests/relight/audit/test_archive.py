@@ -1,6 +1,7 @@
 """The archive: whatever is changed in it is found, and writers that die or come twice leave it whole."""
 
 import multiprocessing
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -118,6 +119,58 @@ def test_a_file_or_all_records_taken_out_are_found(tmp_path: Path) -> None:
     assert f"records 1 to {COUNT} are missing" in found.text
     with pytest.raises(ArchiveError, match="check-archive"):
         archive.append(an_audit(99), T0)
+
+
+def test_a_chain_that_is_gone_as_a_whole_is_missed(tmp_path: Path) -> None:
+    archive = fill(tmp_path)
+    shutil.rmtree(tmp_path / "recoveries")
+    found = problem(archive)
+    assert found is not None
+    assert "all records of this chain are missing" in found.text
+    assert Archive(Directory(tmp_path)).append(an_audit(99), T0)
+    found = problem(archive)
+    assert found is not None
+    assert "another record than its note says" in found.text
+
+
+@pytest.mark.parametrize("name", ["00000001-2027-12.jsonl", "00000002-2026-12.jsonl", "00000001-2026-12.bak"])
+def test_a_renamed_file_is_found(tmp_path: Path, name: str) -> None:
+    archive = fill(tmp_path, 1)
+    assert problem(archive) is None
+    [file] = chain_files(tmp_path)
+    file.rename(file.with_name(name))
+    assert problem(archive) is not None
+
+
+def test_a_file_that_does_not_belong_is_told(tmp_path: Path) -> None:
+    archive = fill(tmp_path)
+    file = chain_files(tmp_path)[0]
+    shutil.copy(file, file.with_name("00000001-2026-12 (copy).jsonl"))
+    found = problem(archive)
+    assert found is not None
+    assert "does not belong here" in found.text
+
+
+def test_a_note_that_is_missing_or_changed_is_found(tmp_path: Path) -> None:
+    archive = fill(tmp_path)
+    note = tmp_path / "_chains" / "recoveries.json"
+    note.write_bytes(note.read_bytes().replace(b'"first":"', b'"first":"0'))
+    assert problem(archive) is not None
+    note.write_text("{")
+    assert problem(archive) is not None
+    note.unlink()
+    assert problem(archive) is not None
+
+
+def test_a_writer_that_died_before_the_note_is_mended(tmp_path: Path) -> None:
+    archive = fill(tmp_path, 1)
+    note = tmp_path / "_chains" / "recoveries.json"
+    before = note.read_bytes()
+    note.unlink()
+    assert problem(archive) is None, "the record is there, and the next one brings the note"
+    Archive(Directory(tmp_path)).append(an_audit(2), T0)
+    assert note.read_bytes() == before
+    assert problem(archive) is None
 
 
 def test_a_record_made_up_at_the_end_stops_the_next_writer(tmp_path: Path) -> None:

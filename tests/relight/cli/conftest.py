@@ -2,17 +2,21 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from typer.testing import CliRunner, Result
 
 from relight.cli.devserver import DevServer, free_port
 from relight.cli.main import app
+from relight.cli.schema import PRINTED, schema_of
 
 Relight = Callable[..., Result]
 
@@ -55,12 +59,40 @@ def relight(nobody_home: None, settings_file: Path, server: DevServer) -> Religh
     return _relight({"RELIGHT_CONFIG": str(settings_file), "TEMPORAL_ADDRESS": server.address})
 
 
+GLOBAL_OPTIONS = ("--config", "--cluster", "--scheduler", "--state-dir")
+
+
+def command_of(args: Sequence[str]) -> str:
+    """The command that these arguments are for, as `relight schema` names it."""
+    words = list(args)
+    while words[0] in GLOBAL_OPTIONS:
+        words = words[2:]
+    both = " ".join(words[:2])
+    return both if both in PRINTED else "audit show" if words[0] == "audit" else words[0]
+
+
+@cache
+def validator(command: str) -> Draft202012Validator:
+    return Draft202012Validator(schema_of(command))
+
+
+def check_json(args: Sequence[str], text: str) -> None:
+    """What was printed is as the schema of the command says."""
+
+    def no_constant(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    validator(command_of(args)).validate(json.loads(text, parse_constant=no_constant))
+
+
 def _relight(env: dict[str, str]) -> Relight:
     def run(*args: object, input: str | None = None, **more: str) -> Result:
         result = CliRunner().invoke(
             app, [str(arg) for arg in args], input=input, env={"COLUMNS": "200", **env, **more}
         )
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        if "--json" in args and result.stdout and "--help" not in args:
+            check_json([str(arg) for arg in args], result.stdout)
         return result
 
     return run

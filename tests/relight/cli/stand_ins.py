@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
 from temporalio.client import Client
+from temporalio.common import TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -33,7 +34,14 @@ from relight.contracts import (
     Timeline,
     TrainingJob,
 )
-from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, RECOVERY_WORKFLOW, recovery_id
+from relight.contracts.ids import (
+    JOB_ID,
+    MEMO_JOB,
+    MONITOR_WORKFLOW,
+    RECOVERY_WORKFLOW,
+    recovery_id,
+    search_attributes,
+)
 from relight.contracts.messages import (
     Decision,
     DecisionResult,
@@ -69,16 +77,15 @@ def a_job(job_id: str, cluster: str = "here", mode: Mode = Mode.OBSERVE) -> Trai
     )
 
 
-def a_diagnosis() -> Diagnosis:
+def a_diagnosis(job: TrainingJob) -> Diagnosis:
+    log = job.log_paths[0] if job.log_paths else "train.log"
     return Diagnosis(
         symptom=Symptom.CRASH,
         cause=Cause.GPU_MEMORY_ECC,
         retryable=True,
         suspects=(Suspect(node="node02"),),
         evidence=(
-            Evidence(
-                source=Source.JOB_LOG, observed_at=T0, text=HOSTILE, node="node02", where="train.log:77"
-            ),
+            Evidence(source=Source.JOB_LOG, observed_at=T0, text=HOSTILE, node="node02", where=f"{log}:77"),
         ),
         explanation="a rank failed first",
         occurred_at=T0,
@@ -106,6 +113,13 @@ class StandInMonitor:
     @workflow.signal
     def unwatch(self, note: Note) -> None:
         self.ended = True
+
+    @workflow.signal
+    def resubmitted(self, job_id: str) -> None:
+        attempt = self.job.attempt.model_copy(update={"job_id": job_id})
+        self.job = self.job.model_copy(update={"attempt": attempt})
+        workflow.upsert_memo({MEMO_JOB: self.job.model_dump(mode="json")})
+        workflow.upsert_search_attributes([JOB_ID.value_set(job_id)])
 
     @workflow.signal
     def sensor_speaks(self) -> None:
@@ -141,9 +155,12 @@ class StandInMonitor:
             self.open.append(recovery)
             await workflow.execute_child_workflow(
                 RECOVERY_WORKFLOW,
-                RecoveryInput(monitor_id=workflow.info().workflow_id, job=self.job, diagnosis=a_diagnosis()),
+                RecoveryInput(
+                    monitor_id=workflow.info().workflow_id, job=self.job, diagnosis=a_diagnosis(self.job)
+                ),
                 id=recovery,
                 result_type=RecoveryOutcome,
+                search_attributes=TypedSearchAttributes(search_attributes(self.job, "confirming")),
             )
             self.open.clear()
             await workflow.wait_condition(lambda: self.ended)

@@ -41,6 +41,59 @@ def test_config_works_alone_and_tells_origins(alone: Relight, settings_file: Pat
     assert str(settings_file) in table.stdout
 
 
+def test_config_shows_the_default_policy_wherever_it_comes_from(alone: Relight, tmp_path: Path) -> None:
+    def shown(**env: str) -> dict[str, tuple[object, str]]:
+        found = json.loads(alone("config", "--json", **env).stdout)
+        return {one["key"]: (one["value"], one["origin"]) for one in found}
+
+    assert shown()["policies.default.hang_floor"] == ("1m", "default")
+    file = tmp_path / "policy.yaml"
+    file.write_text("policies:\n  default:\n    hang_floor: 5m\n")
+    with_file = shown(RELIGHT_POLICY_FILE=str(file))
+    assert with_file["policies.default.hang_floor"] == ("5m", f"policy file {file}")
+    assert with_file["policies.default.signs"] == (1, "default")
+    settings = shown(RELIGHT_POLICIES='{"default": {"hang_floor": "2m"}}')
+    assert settings["policies.default.hang_floor"] == (
+        "2m",
+        "environment RELIGHT_POLICIES__DEFAULT__HANG_FLOOR",
+    )
+    file.write_text("policies: [")
+    done = alone("config", RELIGHT_POLICY_FILE=str(file))
+    assert done.exit_code == 0, "to see the settings is how one finds what is wrong with them"
+    assert "cannot be used" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "code", "says"),
+    [
+        (("checkpoints", ""), {}, 2, "name either a directory"),
+        (("checkpoints", " "), {}, 2, "name either a directory"),
+        (("jobs",), {"TEMPORAL_CONFIG_FILE": "broken.toml"}, 2, "client settings cannot be read"),
+        (("jobs",), {"TEMPORAL_PROFILE": "no-such"}, 2, "Profile 'no-such' not found"),
+        (("jobs",), {"TEMPORAL_ADDRESS": "no address"}, 2, "as host:port"),
+        (("--config", "binary", "config"), {}, 2, "is not valid TOML"),
+        (("demo", "--dir", "no/such"), {}, 2, "--dir no/such: No such file"),
+        (("sensor", "node", "--name", "a b"), {}, 2, "no name of a node"),
+        (("audit", "check-archive", "/no/such"), {}, 1, "there is no archive /no/such"),
+        (("audit", "check-archive", "broken.toml"), {}, 1, "there is no archive broken.toml"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(
+    alone: Relight, tmp_path: Path, args: tuple[str, ...], env: dict[str, str], code: int, says: str
+) -> None:
+    (tmp_path / "broken.toml").write_text("x = [")
+    (tmp_path / "binary").write_bytes(b"\x80\x00")
+    done = alone(*args, **env)
+    assert done.exit_code == code
+    [line] = done.stderr.strip().splitlines()
+    assert says in line
+
+
+def test_a_port_that_is_none_is_a_usage_error(alone: Relight) -> None:
+    assert alone("up", "--port", "99999").exit_code == 2
+    assert alone("up", "--ui-port", "0").exit_code == 2
+
+
 def test_a_misspelt_variable_is_told(alone: Relight) -> None:
     done = alone("config", RELIGHT_MODUS="act")
     assert done.exit_code == 0

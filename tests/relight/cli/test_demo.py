@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.relight.cli.conftest import check_json
+
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300)]
 
 
@@ -34,6 +36,7 @@ def demo(*args: str) -> subprocess.CompletedProcess[str]:
 def test_training_passes_the_step_it_failed_at(args: tuple[str, ...]) -> None:
     done = demo(*args, "--json")
     assert done.returncode == 0, done.stderr + done.stdout
+    check_json(["demo"], done.stdout)
     result: Any = json.loads(done.stdout)
     assert result["ok"]
     assert result["outcome"]["outcome"] == "resumed"

@@ -138,6 +138,9 @@ def test_nodes_and_a_reset(run: Callable[..., Result], guarded: str, temporal: T
     assert run("nodes", "clear", "n9").exit_code == 5
     assert "nothing is held against n3 any more" in run("nodes", "clear", "n3", "--by", "ada").stdout
     until(lambda: json.loads(run("nodes", "--json").stdout), lambda nodes: len(nodes) == 4)
+    told = json.loads(run("report", "--json").stdout)["nodes"]
+    assert [(node["node"], node["lemon"]) for node in told][:1] == [("bad[1]", True)]
+    assert len(told) == 4
     listed = run("nodes", "--lemons").stdout
     assert "bad[1]" in listed
     assert "Xid 74" in listed

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from relight.cli.output import duration
+from relight.cli.output import complain, console, duration, say
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,12 @@ from relight.cli.output import duration
 )
 def test_duration(seconds: float | None, text: str) -> None:
     assert duration(None if seconds is None else timedelta(seconds=seconds)) == text
+
+
+def test_names_of_emoji_stay_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("there is no workflow recover:x:7:0:star:")
+    say("recover:fire:7:0")
+    console().print("recover:rocket:7:0")
+    told = capsys.readouterr()
+    assert told.err == "error: there is no workflow recover:x:7:0:star:\n"
+    assert told.out == "recover:fire:7:0\nrecover:rocket:7:0\n"

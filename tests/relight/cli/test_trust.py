@@ -29,7 +29,7 @@ def test_a_sensor_refuses_them_in_act_mode(alone: Relight, settings_file: Path) 
 
 def test_a_sensor_that_observes_is_only_warned(alone: Relight, settings_file: Path) -> None:
     settings_file.chmod(0o666)
-    result = alone("sensor", RELIGHT_SENSOR__METRICS_ADDRESS="nonsense")  # so that it does not stay
+    result = alone("sensor", RELIGHT_SENSOR__METRICS_ADDRESS="host.invalid:1")  # so that it does not stay
     assert "warning" in result.stderr
     assert "chmod go-w" in result.stderr
     assert "metrics_address" in result.stderr

@@ -99,6 +99,8 @@ def test_rules_for_causes_are_merged_cause_by_cause() -> None:
         ("policies:\n  p:\n    name: q", 3, "policies.p.name", "it is the key"),
         ("policies:\n  p:\n    observe_only: [a]", 3, "policies.p.observe_only", "at the top"),
         ("policies:\n  p:\n    signs: 1\n    hang_flor: 3s", 4, "policies.p.hang_flor", "no such key"),
+        ("policies:\n  '': {}", 2, "policies.", "needs a name"),
+        ("policies:\n  p: {hang_factor: .inf}", 2, "policies.p.hang_factor", "finite"),
         ("policies:\n  p: {hang_floor: 1:30}", 2, "policies.p.hang_floor", "not a duration"),
         ("policies:\n  p: {poll: soon}", 2, "policies.p.poll", "not a duration"),
         ("policies:\n  p: {signs: 6}", 2, "policies.p.signs", "less than or equal to 5 (it is 6)"),
@@ -148,6 +150,30 @@ def test_all_that_is_wrong_is_told_at_once_in_order() -> None:
     assert [(line, key) for line, key, _ in problems(text)] == [
         (1, "mode"), (3, "policies.a.colour"), (3, "policies.a.signs"), (4, "policies.b.poll"),
         (6, "overrides[1].rain"),
+    ]  # fmt: skip
+
+
+def test_a_mistake_does_not_hide_a_contradiction_nor_make_one_up() -> None:
+    text = """\
+mode: no
+allow: [a, gone]
+policies:
+  a: {signs: 9, loss_jump: 0.5, retries_confirmation: 4, retries_general: ten}
+  b: {act: never, steer: move_aside}
+  c: {poll: x, verify_window: 0}
+  d: []
+overrides:
+  - user: x
+    set: {signs: z}
+  - mode: observe
+  - user: y
+    policy: a
+"""
+    assert [(line, key) for line, key, _ in problems(text)] == [
+        (1, "mode"), (2, "allow[2]"), (4, "policies.a.signs"), (4, "policies.a.retries_general"),
+        (4, "policies.a.loss_jump"), (5, "policies.b.steer"), (6, "policies.c.poll"),
+        (6, "policies.c.verify_window"), (7, "policies.d"), (10, "overrides[1].set.signs"),
+        (11, "overrides[2]"),
     ]  # fmt: skip
 
 

@@ -44,7 +44,9 @@ async def test_a_query_that_is_refused_leaves_the_others() -> None:
 
 async def test_a_query_that_cannot_be_filled_leaves_the_others() -> None:
     with serving(lambda handler: handler.say(EMPTY)) as (url, _):
-        reading = await ask(url, queries={"age": "up{$nodes}"})
+        # The settings refuse it, so that it is put in behind their back.
+        settings = PrometheusSettings(url=url).model_copy(update={"queries": {"age": "up{$nodes}"}})
+        reading = await Machines(settings).read(("age", "power"), ["node01"], window=WINDOW)
     assert list(reading.answers) == ["power"]
     assert "a query names $nodes" in reading.problem
 

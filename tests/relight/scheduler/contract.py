@@ -4,6 +4,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -336,6 +337,15 @@ class SchedulerContract:
         node = found["node02"]
         assert (node.name, node.state, node.is_lost, node.is_drained) == ("node02", "IDLE", False, False)
         assert (node.reason, node.reason_user) == ("", "")
+
+    async def test_what_it_tells_of_itself(self, site: Site, tmp_path: Path) -> None:
+        job_id = await site.scheduler.submit(request(tmp_path))
+        partition = (await site.until_running(job_id)).partition
+        assert await site.scheduler.partition_size(partition) == len(NODES)
+        for name in ("no-such-partition", "", "two words", "a=b"):
+            assert await site.scheduler.partition_size(name) is None
+        since = await site.scheduler.running_since()
+        assert since is None or datetime.now(UTC) - timedelta(hours=1) < since <= datetime.now(UTC)
 
     async def test_drain_and_resume(self, site: Site, tmp_path: Path) -> None:
         reason = "relight: State=IDLE 'fell off the bus' | é"
