@@ -161,6 +161,10 @@ class Plant:
         }
 
     def _run(self, name: str, argv: list[str], env: dict[str, str]) -> None:
+        # As where relight is installed: Temporal's sandbox imports the workflows anew for each execution, and
+        # without compiled files that takes as much CPU as all else that a worker does.
+        env = {name: value for name, value in env.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env["PYTHONPYCACHEPREFIX"] = str(self.root / "pycache")
         with (self.root / f"{name}.log").open("ab") as out:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, *argv], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
