@@ -13,8 +13,8 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 faults := $(VENV)-faults
 
-.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose screenshots bench-faults lint audit \
-	slurm slurm-packages venv clean
+.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose screenshots bench bench-quick \
+	bench-faults lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -22,6 +22,7 @@ help:
 	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
+	@echo "make bench           all benchmarks (about an hour); bench-quick: under 10 minutes"
 	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
 	@echo "make bench-faults    real faults of a real PyTorch training on Slurm, some hours (ARGS=\"--runs 3 --resume\")"
 	@echo "make screenshots     takes the pictures in docs/images anew (Chromium)"
@@ -71,6 +72,10 @@ test-pyslurm:
 		"pyslurm==$$($(SLURM_PREFIX)/bin/sinfo --version | sed -n 's/^slurm \([0-9]*\.[0-9]*\).*/\1/p').*"
 	PATH="$(SLURM_PREFIX)/bin:$(SLURM_PREFIX)/sbin:$$PATH" RELIGHT_REAL_PYSLURM=1 \
 		$(pyslurm)/bin/python -m pytest tests/relight/scheduler/real_pyslurm $(ARGS)
+
+# Results are kept in bench/results; ARGS="--label 2" keeps the earlier ones too.
+bench bench-quick: $(VENV)/.developing slurm-packages
+	$(bin)/python -m bench.everything $(if $(filter bench-quick,$@),--quick) $(ARGS)
 
 test-compose: $(VENV)/.developing
 	RELIGHT_COMPOSE=1 $(bin)/python -m pytest tests/deploy/engine $(ARGS)

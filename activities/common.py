@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, REFUSED, UNREACHAB
 from relight.policy.attempts import Relation, relation
 from relight.policy.holds import REQUEUED_HELD
 from relight.scheduler.port import NoSuchJob, Scheduler, SchedulerError
+from relight.scheduler.together import Together
 
 Remember = Callable[[Model], None]
 """Keeps a model for the next try of the step, in the activity's heartbeat."""
@@ -29,6 +30,11 @@ class Context:
 
     scheduler: Scheduler
     settings: Settings
+    together: Together = field(init=False)
+    """Reads single jobs where that may wait for a moment, so that many monitors ask together."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "together", Together(self.scheduler))
 
 
 def now() -> datetime:
@@ -133,7 +139,7 @@ HELD_REASONS = {REQUEUED_HELD, "JobHeldUser", "JobHeldAdmin"}
 """Reasons of a job that was requeued and held."""
 
 
-async def read_job(scheduler: Scheduler, job_id: str) -> JobInfo:
+async def read_job(scheduler: Scheduler | Together, job_id: str) -> JobInfo:
     """Reads a job, with what is known of its future while its nodes still complete.
 
     Slurm may say only COMPLETING until the last process is gone, which can take minutes: how the attempt

@@ -45,7 +45,7 @@ async def look_at_job(context: Context, given: PollInput) -> PollResult:
 
 async def _look(context: Context, expected: Attempt) -> PollResult:
     try:
-        info = await read_job(context.scheduler, expected.job_id)
+        info = await read_job(context.together, expected.job_id)
     except NoSuchJob:
         return await _from_accounting(context, expected)
     except SchedulerError as error:

@@ -1,6 +1,6 @@
 """What the node sensor costs a compute node: at rest with eight GPUs, and in a storm of kernel lines.
 
-    python -m bench.node_sensor [--minutes 0.5] [--storm 10000] [--json]
+    python -m bench.node_sensor [--minutes 0.5] [--storm 10000] [--runs 1] [--json [FILE]]
 
 The GPUs are the tests' stub of NVIDIA's library (needs `cc`), whose own cost is counted in. The kernel log is
 a file, which costs more at rest than `/dev/kmsg` does (a look five times a second in place of none). CPU is
@@ -10,7 +10,6 @@ at once, and three kinds come only once among them: all of them must be told, an
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from bench import results
 from relight.cli.devserver import free_port
 from sensor.node.facts import Spool
 from tests.sensor.node.stub import Stub, compile_stub
@@ -126,30 +126,40 @@ def storm(sensor: Measured, count: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Runs the measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=0.5)
-    parser.add_argument("--storm", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+def measure(minutes: float, lines: int) -> dict[str, float]:
+    """One sensor, at rest and then in a storm."""
     with tempfile.TemporaryDirectory() as directory:
         sensor = Measured(Path(directory))
         try:
-            result = {**at_rest(sensor, arguments.minutes * 60), **storm(sensor, arguments.storm)}
+            return {**at_rest(sensor, minutes * 60), **storm(sensor, lines)}
         finally:
             sensor.process.terminate()
             sensor.process.wait(20)
-    if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-        return
-    for name, value in result.items():
-        print(f"{name:18} {value}")
-    print(
-        f"CPU at rest / limit = {result['rest_cpu_percent'] / CPU_LIMIT:.2f}, "
-        f"memory / limit = {result['rest_rss_mb'] / (MEMORY_LIMIT / 1e6):.2f}, "
-        f"rare kinds told = {result['storm_rare_told']} of {len(RARE)}"
+
+
+def main() -> None:
+    """Runs the measurement."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--minutes", type=float, default=0.5)
+    parser.add_argument("--storm", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=1)
+    results.add_json_option(parser)
+    arguments = parser.parse_args()
+    runs = [measure(arguments.minutes, arguments.storm) for _ in range(arguments.runs)]
+    if arguments.json:
+        limits = {"cpu_percent": CPU_LIMIT, "rss_mb": MEMORY_LIMIT / 1e6, "rare": len(RARE)}
+        results.write(arguments.json, results.envelope("node_sensor", runs, limits=limits))
+        return
+    for run in runs:
+        for name, value in run.items():
+            print(f"{name:18} {value}")
+        print(
+            f"CPU at rest / limit = {run['rest_cpu_percent'] / CPU_LIMIT:.2f}, "
+            f"memory / limit = {run['rest_rss_mb'] / (MEMORY_LIMIT / 1e6):.2f}, "
+            f"rare kinds told = {run['storm_rare_told']} of {len(RARE)}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many queries relight asks of Prometheus, and how long they take, as nodes and jobs grow.
 
-    python -m bench.prometheus [--nodes 1 100 1000] [--seconds 60] [--json]
+    python -m bench.prometheus [--nodes 1 100 1000] [--seconds 60] [--json [FILE]]
 
 A real Prometheus scrapes the tests' exporters, eight GPUs a node, every fifteen seconds. The cluster sensor's
 own loop asks about the running jobs as often as it is configured to; then the question of a confirmation is
@@ -10,7 +10,6 @@ exporters and Prometheus share the machine with what is measured, so the times a
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bench import results
 from relight.config import PrometheusSettings
 from relight.prometheus import hang
 from relight.prometheus.faults import QUERIES
@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 100, 1000], help="sizes of the cluster")
     parser.add_argument("--jobs-of", type=int, default=10, help="nodes of one job (default: 10)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each size is measured")
-    parser.add_argument("--json", action="store_true")
+    results.add_json_option(parser)
     arguments = parser.parse_args()
     rows = []
     for nodes in arguments.nodes:
@@ -98,7 +98,7 @@ def main() -> int:
         for row in rows
     )
     if arguments.json:
-        sys.stdout.write(json.dumps({"sizes": rows, "constant": constant}) + "\n")
+        results.write(arguments.json, results.envelope("prometheus", rows, constant=constant))
         return 0 if constant else 1
     print(f"{'':28}" + "".join(f"{row['nodes']:>10}" for row in rows))
     for name in rows[0]:

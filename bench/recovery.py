@@ -1,6 +1,6 @@
 """How long from a fault to a productive job, on a real local Slurm cluster and a real Temporal server.
 
-    python -m bench.recovery [--runs 10] [--json FILE]
+    python -m bench.recovery [--runs 10] [--json [FILE]]
 
 For a rank crash, a hang and a node loss, each `--runs` times: fault → detected → acted (requeue accepted by
 Slurm) → running → productive, as P50 / P95 / max in seconds, with the raw runs. Settings are the shipped
@@ -10,12 +10,12 @@ that the tests use.
 
 import argparse
 import asyncio
-import json
 import math
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench import results
 from relight.contracts import Outcome
 from tests.integration.lab import Lab
 from tests.slurm.cluster import SlurmCluster
@@ -64,7 +64,7 @@ async def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--scenario", choices=["crash", "hang", "node-loss"], action="append")
-    parser.add_argument("--json", type=Path)
+    results.add_json_option(parser)
     options = parser.parse_args()
     raw: dict[str, list[dict[str, float | str]]] = {}
     with (
@@ -72,13 +72,15 @@ async def main() -> None:
         tempfile.TemporaryDirectory() as scratch,
         Lab(Path(scratch), slurm) as lab,
     ):
+        version = slurm.run("scontrol", "--version").strip()
         for scenario in options.scenario or ["crash", "hang", "node-loss"]:
             raw[scenario] = []
             for i in range(options.runs):
                 raw[scenario].append(await one(lab, scenario))
                 print(scenario, i + 1, raw[scenario][-1], flush=True)
     if options.json:
-        options.json.write_text(json.dumps(raw, indent=1))
+        flat = [{"scenario": scenario, **run} for scenario, runs in raw.items() for run in runs]
+        results.write(options.json, results.envelope("recovery", flat, slurm=version))
     print(f"\n{'scenario':10} {'phase':12} {'n':>3} {'P50':>7} {'P95':>7} {'max':>7}  (seconds)")
     for scenario, runs in raw.items():
         good = [r for r in runs if r["outcome"] == "resumed"]

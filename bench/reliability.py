@@ -12,7 +12,6 @@ with `--from` it is written from the results of earlier runs, and nothing is run
 import argparse
 import asyncio
 import json
-import platform
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench import results
 from relight.contracts import (
     Anomaly,
     Attempt,
@@ -242,10 +242,10 @@ def show(slurm: SlurmCluster, node: str) -> str:
     return next(line for line in lines if "State=" in line)
 
 
-def page(results: dict[str, Any]) -> str:
+def page(result: dict[str, Any]) -> str:
     """`docs/reliability.md`."""
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run in results["runs"]:
+    for run in result["runs"]:
         cells.setdefault((run["step"], run["kill"]), []).append(run)
     lines = [
         "# What survives what",
@@ -255,8 +255,8 @@ def page(results: dict[str, Any]) -> str:
         "node, job and node in the right state at the end. A slurmctld that was killed may have forgotten",
         "what it accepted last: then one request more is right. `–`: the step gives Slurm no command.",
         "",
-        f"Made by `python -m bench.reliability --docs docs/reliability.md` on {results['date']}, "
-        f"{results['slurm']}, {results['machine']}.",
+        f"Made by `python -m bench.reliability --docs docs/reliability.md` on {result['date'][:10]}, "
+        f"{result['slurm']}, {result['machine']['cpu']}, Python {result['versions']['python']}.",
         "",
         "| step | " + " | ".join(KILLS.values()) + " |",
         "| --- |" + " --- |" * len(KILLS),
@@ -269,7 +269,7 @@ def page(results: dict[str, Any]) -> str:
             mark = "✓" if runs and good == len(runs) else "✗"
             row.append("–" if not runs else f"{mark} {good}/{len(runs)}")
         lines.append("| " + " | ".join(row) + " |")
-    bad = [run for run in results["runs"] if not run["ok"]]
+    bad = [run for run in result["runs"] if not run["ok"]]
     if bad:
         lines += ["", "What went wrong:", ""]
         lines += [f"- `{run['step']}`, {KILLS[run['kill']]}: {_wrong(run)}" for run in bad]
@@ -302,7 +302,7 @@ async def main() -> int:
     options.add_argument("--from", type=Path, nargs="+", dest="earlier")
     given = options.parse_args()
     if given.earlier:
-        parts = [json.loads(path.read_text()) for path in given.earlier]
+        parts = [results.read(path) for path in given.earlier]
         merged = parts[0] | {"runs": [run for part in parts for run in part["runs"]]}
         given.docs.write_text(page(merged))
         return 0
@@ -318,16 +318,11 @@ async def main() -> int:
                         result = await Cell(lab, step, how, number).run()
                         runs.append(result)
                         print(json.dumps(result), flush=True)
-    results = {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "slurm": version,
-        "machine": f"{platform.machine()}, {platform.python_version()}",
-        "runs": runs,
-    }
+    result = results.envelope("reliability", runs, slurm=version)
     if given.json:
-        given.json.write_text(json.dumps(results, indent=1))
+        results.write(given.json, result)
     if given.docs:
-        given.docs.write_text(page(results))
+        given.docs.write_text(page(result))
     good = sum(run["ok"] for run in runs)
     print(f"{good} of {len(runs)} cells hold")
     return 0 if good == len(runs) else 1

@@ -2,24 +2,23 @@
 
 The others get the same patterns.
 
-    python -m bench.scan [--megabytes 256] [--json]
+    python -m bench.scan [--megabytes 256] [--runs 1] [--json [FILE]]
 
 Prints megabytes (10^6 bytes) a second of each, in one run, over the same file. relight does more than the
 others: it yields findings, steps and phases, not only a count of lines.
 """
 
 import argparse
-import json
 import re
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from bench import healthy
+from bench import healthy, results
 from relight.diagnosis import phases, steplines
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.reader import LogReader
@@ -94,23 +93,19 @@ def _no_flags(pattern: str) -> str:
     return re.sub(r"^\(\?i\)", "", pattern)
 
 
-def main() -> None:
-    """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=256)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+def compare(megabytes: int) -> dict[str, Any]:
+    """One run: megabytes a second of each, over the same file."""
     expressions = patterns()
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "train.log"
-        write_log(path, arguments.megabytes * MEGABYTE)
+        write_log(path, megabytes * MEGABYTE)
         size = path.stat().st_size
         seconds, events = time_relight(path)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         ripgrep = time_ripgrep(path, expressions)
         slow = time_re(path, expressions, size)
     speed = size / MEGABYTE
-    result = {
+    return {
         "relight_mb_s": round(speed / seconds, 1),
         "ripgrep_mb_s": round(speed / ripgrep, 1) if ripgrep is not None else None,
         "re_mb_s": round(speed / slow, 2),
@@ -118,14 +113,27 @@ def main() -> None:
         "peak_rss_mb": round(peak, 1),
         "events": events,
         "megabytes": round(speed, 1),
+        "relight_to_ripgrep": round(ripgrep / seconds, 2) if ripgrep is not None else None,
+        "relight_to_re": round(slow / seconds, 1),
     }
+
+
+def main() -> None:
+    """Runs the comparison."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=1)
+    results.add_json_option(parser)
+    arguments = parser.parse_args()
+    runs = [compare(arguments.megabytes) for _ in range(arguments.runs)]
     if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
+        results.write(arguments.json, results.envelope("scan", runs))
         return
-    for name, value in result.items():
-        print(f"{name:14} {value}")
-    if ripgrep is not None:
-        print(f"relight / ripgrep = {ripgrep / seconds:.2f}, relight / re = {slow / seconds:.0f}")
+    for run in runs:
+        for name, value in run.items():
+            print(f"{name:18} {value}")
 
 
 if __name__ == "__main__":

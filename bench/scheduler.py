@@ -2,17 +2,17 @@
 
 Needs a Slurm cluster (SLURM_CONF); submits one array of held jobs and cancels it again.
 
-    python -m tests.slurm.cluster --nodes 4 -- python -m bench.scheduler [--polls 20] [--json]
+    python -m tests.slurm.cluster --nodes 4 -- python -m bench.scheduler [--polls 20] [--json [FILE]]
 
 `slurm-pyslurm` is measured only where pyslurm works with that cluster; else its row says why not.
 """
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
 
+from bench import results
 from relight.scheduler.port import Scheduler, SubmitRequest
 from relight.scheduler.pyslurm_probe import probe
 from relight.scheduler.slurm_cli import SlurmCliScheduler
@@ -93,11 +93,11 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--polls", type=int, default=20, help="polls of each kind (default 20)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    results.add_json_option(parser)
     options = parser.parse_args()
     rows = asyncio.run(measure(options.polls))
     if options.json:
-        print(json.dumps(rows, indent=2))
+        results.write(options.json, results.envelope("scheduler", rows))
         return
     for row in rows:
         print("  ".join(f"{name} {value}" for name, value in row.items()))

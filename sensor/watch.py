@@ -32,7 +32,11 @@ log = structlog.get_logger("sensor.watch")
 COALESCE = timedelta(seconds=1)
 """How long a cascade over ranks is collected, while the attempt still runs."""
 PROGRESS_EVERY = timedelta(seconds=30)
-"""Between two progress reports of a job."""
+"""Between two progress reports of a young attempt."""
+PROGRESS_AT_LEAST_EVERY = timedelta(minutes=5)
+"""Between two progress reports of an attempt that has trained for long: each is an action in Temporal."""
+PROGRESS_SHARE = 20
+"""In between it is the attempt's age divided by this."""
 NODES_AFTER_REQUEUE = timedelta(seconds=5)
 """How long after a requeue a lost node of the old allocation is taken as its reason."""
 FRESH = timedelta(seconds=10)
@@ -365,7 +369,8 @@ class JobWatch:
         if progress is None or memory.end_told or not memory.started_told:
             return
         told = memory.progress_told_at
-        if told is not None and (progress.at <= told or now - told < PROGRESS_EVERY):
+        began = memory.began_at or now
+        if told is not None and (progress.at <= told or now - told < progress_interval(now - began)):
             return
         memory.progress_told_at = now
         report = self._report(AttemptEvent.PROGRESS, progress.at, None)
@@ -390,3 +395,13 @@ class JobWatch:
             exit_code=exit_code,
             nodes=nodes,
         )
+
+
+def progress_interval(age: timedelta) -> timedelta:
+    """How often the progress of an attempt is told, by how long it has trained.
+
+    A monitor needs it to see that a run got further, and people to see that it trains. What hurries does not
+    wait for it: a fault is told with its progress, and the first progress after a suspected hang is told at
+    once.
+    """
+    return min(max(PROGRESS_EVERY, age / PROGRESS_SHARE), PROGRESS_AT_LEAST_EVERY)

@@ -137,6 +137,17 @@ class DevServer:
         """The process runs."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The server's process id.
+
+        Raises:
+            DevServerError: it was never started.
+        """
+        if self._process is None:
+            raise DevServerError("the Temporal dev server was not started")
+        return self._process.pid
+
     def launch(self) -> None:
         """Starts the process and returns at once.
 

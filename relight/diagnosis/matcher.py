@@ -107,7 +107,17 @@ class Matcher:
         return None
 
 
-@lru_cache(maxsize=16)
+_compiling = threading.Lock()
+
+
 def matcher_for(catalogue: Catalogue, steps: tuple[steplines.StepFormat, ...] | None = None) -> Matcher:
     """The matcher of a catalogue, compiled once in this process."""
+    # A cache alone lets threads that miss it at the same time compile one each: a sensor that starts with
+    # many jobs would spend a second or two of CPU, and tens of megabytes, in each of its readers.
+    with _compiling:
+        return _compiled(catalogue, steps)
+
+
+@lru_cache(maxsize=16)
+def _compiled(catalogue: Catalogue, steps: tuple[steplines.StepFormat, ...] | None) -> Matcher:
     return Matcher(catalogue, steps or steplines.FORMATS)

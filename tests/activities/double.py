@@ -86,6 +86,8 @@ class Double:
         return self.partitions.get(partition)
 
     async def jobs(self, job_ids: Sequence[str]) -> Mapping[str, JobInfo]:
+        if self.lose.get("job"):
+            raise SchedulerUnreachable("jobs: no answer")
         return {j: self.known[j] for j in job_ids if j in self.known}
 
     async def job(self, job_id: str) -> JobInfo:

@@ -9,7 +9,7 @@ from relight.contracts import Attempt, Cause, JobState, NodeInfo, Role, Source, 
 from relight.contracts.messages import AttemptEvent
 from relight.diagnosis.findings import PhaseKind, PhaseLine
 from relight.diagnosis.trail import MAX_SIGHTINGS
-from sensor.watch import MAX_CRASHES
+from sensor.watch import MAX_CRASHES, progress_interval
 from tests.sensor.making import ATTEMPT, JOB, START, Scene, finding, info, requeued, step
 
 DOWN = {"node01": NodeInfo(name="node01", state="ALLOCATED"), "node02": NodeInfo(name="node02", state="DOWN")}
@@ -30,6 +30,23 @@ def test_the_start_the_first_step_and_some_progress_are_told() -> None:
     ]
     assert scene.reports()[0].nodes == ("node01", "node02")
     assert scene.anomalies() == []
+
+
+@pytest.mark.parametrize(
+    ("minutes", "seconds"),
+    [(-1, 30), (0, 30), (10, 30), (20, 60), (60, 180), (100, 300), (60 * 24 * 30, 300)],
+)
+def test_the_longer_it_trains_the_rarer_its_progress_is_told(minutes: int, seconds: int) -> None:
+    assert progress_interval(timedelta(minutes=minutes)) == timedelta(seconds=seconds)
+
+
+def test_an_attempt_that_has_trained_for_hours_tells_its_progress_every_five_minutes() -> None:
+    scene = Scene()
+    scene.train(1, 5, every=1.0)
+    scene.watch.memory.began_at = START - timedelta(hours=3)
+    before = len(scene.reports())
+    scene.train(6, 620, every=1.0)
+    assert len(scene.reports()) - before == 2
 
 
 @pytest.mark.parametrize(

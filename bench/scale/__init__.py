@@ -1,0 +1,1 @@
+"""What the control plane costs, and how that grows with the watched jobs: `python -m bench.scale`."""
