@@ -1,8 +1,8 @@
 """What people read in Temporal's web UI: one-line summaries, and a workflow's current details in Markdown.
 
 Text from logs and from people is quoted so that it cannot become Markdown: in fences longer than any run of
-backticks within, or as inline code without backticks. The web UI (2.54) cuts a fence at the width of its pane,
-some 60 characters, and wraps inline code: only short commands are fenced, and what was found is inline.
+backticks within, or as inline code without backticks. The web UI (2.54) cuts a fence at the width of its pane
+(some 60 characters), and wraps inline code: only short commands are fenced, and what was found is inline.
 """
 
 import re
@@ -68,7 +68,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 def page(blocks: Iterable[Block], log: Sequence[str] = ()) -> str:
     """Puts a page together that the web UI can show.
 
-    What does not fit is left out, from the end, in whole lines: in a line that is cut, a quote could stay open.
+    What does not fit is left out, from the end, in whole lines: in a cut line, a quote could stay open.
     Of the log the latest lines stay.
 
     Args:
