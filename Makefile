@@ -13,8 +13,8 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
 faults := $(VENV)-faults
 
-.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose bench-faults lint audit slurm \
-	slurm-packages venv clean
+.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose bench-faults screenshots lint audit \
+	slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -24,10 +24,11 @@ help:
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
 	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
 	@echo "make bench-faults    real faults of a real PyTorch training on Slurm, some hours (ARGS=\"--runs 3 --resume\")"
+	@echo "make screenshots     takes the pictures in docs/images anew (Chromium)"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make audit           known holes in what relight depends on (asks PyPI's advisories)"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
-	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
+	@echo "make slurm-packages  installs Slurm, munge, MariaDB, Prometheus and Chromium for the tests (Debian, as root)"
 	@echo "make venv            $(VENV) with relight and all development tools"
 
 demo: $(VENV)/.installed
@@ -77,6 +78,9 @@ test-compose: $(VENV)/.developing
 # Raw runs are appended to faults.jsonl: after a break, ARGS=--resume goes on.
 bench-faults: $(faults)/.installed slurm-packages
 	$(faults)/bin/python -m bench.faults --json bench/results/faults-$$(date +%F).json $(ARGS)
+
+screenshots: $(VENV)/.developing slurm-packages
+	$(bin)/python -m pytest tests/browser --screenshots docs/images
 
 lint: $(VENV)/.developing
 	$(bin)/ruff check .

@@ -15,6 +15,7 @@ from relight.cli.demo_stage import Stage
 from relight.cli.watched import recovery_outcome
 from relight.contracts import Outcome
 from tests.browser.accessibility import assert_accessible, violations
+from tests.browser.conftest import VIEWPORT
 from tests.browser.incident import Incident, incident, relight_runs
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "web-ui.md"
@@ -60,11 +61,30 @@ class Shots:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
-    async def take(self, shown: Page | Locator, name: str) -> None:
+    async def take(
+        self, page: Page, name: str, part: Locator | None = None, *, width: int = 1280, height: int = 1500
+    ) -> None:
+        """A picture of what is in view, or of a part.
+
+        Args:
+            page: the page.
+            name: of the picture.
+            part: of the page, in view or not.
+            width: of the window, in pixels.
+            height: of the picture of a part, at most.
+        """
         if self._directory is None:
             return
         picture = self._directory / f"{name}.png"
-        await shown.screenshot(path=picture, animations="disabled")
+        clip = None
+        if part is not None:
+            await page.set_viewport_size({"width": width, "height": 2500})  # a frame out of view is not drawn
+            await page.evaluate("window.scrollTo(0, 0)")
+            clip = await part.bounding_box()
+            assert clip is not None
+            clip["height"] = min(clip["height"], height)
+        await page.screenshot(path=picture, animations="disabled", clip=clip)
+        await page.set_viewport_size(VIEWPORT)
         assert picture.stat().st_size < self.MAX_BYTES, f"{picture} is too large for the repository"
 
 
@@ -101,7 +121,7 @@ async def test_the_monitors_page_leads_to_the_recovery(page: Page, waiting: Inci
     await expect(details).to_contain_text(f"Job {waiting.job_id} (relight-demo): awaiting-approval")
     await expect(details).to_contain_text(f"relight approve {waiting.job_id} --reason WHY")
     await _assert_readable(page)
-    await shots.take(page.locator("#user-metadata-current-details"), "monitor")
+    await shots.take(page, "monitor", page.locator("#user-metadata-current-details"))
     await page.goto(await details.get_by_role("link", name=waiting.recovery_id).evaluate("link => link.href"))
     await expect(page.get_by_role("heading", name=waiting.recovery_id)).to_be_visible()
 
@@ -128,7 +148,7 @@ async def test_the_recoverys_page_tells_what_happened_and_what_to_do(
         await expect(details).to_contain_text(text)
     await _assert_readable(page)
     await assert_accessible(page, known=BROKEN_BY_TEMPORAL)
-    await shots.take(page.locator("#user-metadata-current-details"), "recovery")
+    await shots.take(page, "recovery", page.locator("#user-metadata-current-details"))
 
 
 async def test_the_guards_page_tells_what_it_allows(page: Page, waiting: Incident) -> None:
@@ -161,7 +181,7 @@ async def test_a_plan_is_approved_from_the_page_and_training_resumes(
         await data.blur()  # the editor breaks the lines anew, and Submit moves: a click just then is lost
         await expect(data.locator(".cm-line")).to_have_count(len(decision) + 2)
         await assert_accessible(page, "dialog", known=BROKEN_BY_TEMPORAL)
-        await shots.take(dialog, "signal")
+        await shots.take(page, "signal", dialog)
         await dialog.get_by_role("button", name="Submit").click()
 
         await expect(dialog).to_have_count(0)
@@ -171,9 +191,17 @@ async def test_a_plan_is_approved_from_the_page_and_training_resumes(
         assert (outcome.outcome, outcome.approved_by) == (Outcome.RESUMED, "anna")
 
         await page.get_by_role("tab", name="Event History").click()
-        await expect(page.get_by_text("Let the job start again").first).to_be_visible()
-        await assert_accessible(page, known=BROKEN_BY_TEMPORAL)
-        await shots.take(page, "history")
+        await page.get_by_text("Compact", exact=True).click()
+        history = page.get_by_role("table")
+        for step in (
+            "Take attempt",
+            "Wait until no process",
+            "Let the job start again",
+            "Wait until training",
+        ):
+            await expect(history).to_contain_text(step)
+        await assert_accessible(page, "table", known=BROKEN_BY_TEMPORAL)
+        await shots.take(page, "history", history, width=1680, height=420)
         await page.reload()
         details = await _current_details(page)
         await expect(details).to_contain_text(f"Job {crashed.job_id}: resumed, ")
