@@ -85,7 +85,7 @@ bench-faults: $(faults)/.installed slurm-packages
 	$(faults)/bin/python -m bench.faults --json bench/results/faults-$$(date +%F).json $(ARGS)
 
 screenshots: $(VENV)/.developing slurm-packages
-	$(bin)/python -m pytest tests/browser --screenshots docs/images
+	$(bin)/python -m pytest tests/browser/test_web_ui.py --screenshots docs/images
 
 lint: $(VENV)/.developing
 	$(bin)/ruff check .
