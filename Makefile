@@ -11,8 +11,10 @@ bin := $(VENV)/bin
 # without it (seen with 2.13.0). Elsewhere than on this index, pip looks as it is configured (PIP_FIND_LINKS).
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 checkpoints := $(VENV)-checkpoints
+faults := $(VENV)-faults
 
-.PHONY: help bench bench-quick demo demo-slurm test test-checkpoints test-pyslurm test-compose lint audit slurm slurm-packages venv clean
+.PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose screenshots bench bench-quick \
+	bench-faults lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -22,10 +24,12 @@ help:
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
 	@echo "make bench           all benchmarks (about an hour); bench-quick: under 10 minutes"
 	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
+	@echo "make bench-faults    real faults of a real PyTorch training on Slurm, some hours (ARGS=\"--runs 3 --resume\")"
+	@echo "make screenshots     takes the pictures in docs/images anew (Chromium)"
 	@echo "make lint            ruff, mypy --strict, import arrows"
 	@echo "make audit           known holes in what relight depends on (asks PyPI's advisories)"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
-	@echo "make slurm-packages  installs Slurm, munge, MariaDB and Prometheus for the tests (Debian, as root)"
+	@echo "make slurm-packages  installs Slurm, munge, MariaDB, Prometheus and Chromium for the tests (Debian, as root)"
 	@echo "make venv            $(VENV) with relight and all development tools"
 
 demo: $(VENV)/.installed
@@ -76,6 +80,13 @@ bench bench-quick: $(VENV)/.developing slurm-packages
 test-compose: $(VENV)/.developing
 	RELIGHT_COMPOSE=1 $(bin)/python -m pytest tests/deploy/engine $(ARGS)
 
+# Raw runs are appended to faults.jsonl: after a break, ARGS=--resume goes on.
+bench-faults: $(faults)/.installed slurm-packages
+	$(faults)/bin/python -m bench.faults --json bench/results/faults-$$(date +%F).json $(ARGS)
+
+screenshots: $(VENV)/.developing slurm-packages
+	$(bin)/python -m pytest tests/browser --screenshots docs/images
+
 lint: $(VENV)/.developing
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
@@ -115,16 +126,24 @@ $(VENV)/.developing: $(VENV)/.installed
 	$(bin)/python -m pip install --quiet --group dev
 	@touch $@
 
-$(checkpoints)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(checkpoints)
-	$(checkpoints)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@torch="$$(sed -n 's/.*"\(torch==[0-9.]*\)".*/\1/p' pyproject.toml)+cpu"; set -x; \
-	$(checkpoints)/bin/python -m pip install --quiet --retries 2 --no-deps --extra-index-url $(TORCH_INDEX) \
-		"$$torch" || { set +x; echo "no $$torch, on which the checkpoint tests depend: neither" \
+# An environment with PyTorch, and the packages of one group.
+define with-torch
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@torch="$$(sed -n 's/.*"\(torch==[0-9.]*\)".*/\1/p' pyproject.toml | head -n1)+cpu"; set -x; \
+	$(@D)/bin/python -m pip install --quiet --retries 2 --no-deps --extra-index-url $(TORCH_INDEX) \
+		"$$torch" || { set +x; echo "no $$torch, which this needs: neither" \
 		"$(TORCH_INDEX) nor pip's own places have it for this Python; name another index with" \
 		"make TORCH_INDEX=URL, or a directory with the wheel with PIP_FIND_LINKS=DIR" >&2; exit 1; }
-	$(checkpoints)/bin/python -m pip install --quiet --editable . --group checkpoint-tests
+	$(@D)/bin/python -m pip install --quiet --editable . --group $(1)
 	@touch $@
+endef
+
+$(checkpoints)/.installed: pyproject.toml
+	$(call with-torch,checkpoint-tests)
+
+$(faults)/.installed: pyproject.toml
+	$(call with-torch,fault-suite)
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(checkpoints) $(pyslurm) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit $(checkpoints) $(faults) $(pyslurm) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

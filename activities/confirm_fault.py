@@ -1,7 +1,10 @@
 """Asks independent sources again whether the fault is real, before anything is done about it."""
 
 import asyncio
+import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import structlog
 from temporalio import activity
@@ -34,8 +37,10 @@ from relight.contracts import (
     UtcDatetime,
 )
 from relight.contracts.steps import ConfirmInput, ConfirmResult, LogMark, Observation
+from relight.diagnosis.findings import StepLine
 from relight.policy import resume_proof
 from relight.policy.attempts import Relation
+from relight.policy.holds import could_not_start
 from relight.policy.resume_proof import Goal, Seen
 from relight.scheduler.port import NoSuchJob, NotSupported, SchedulerError
 
@@ -45,7 +50,10 @@ SHORTEST_SILENCE = timedelta(seconds=2)
 SILENCE_INTERVALS = 2
 """So many learned step intervals without a step count as silence after a crash was logged."""
 UNKNOWN_INTERVAL_SILENCE = timedelta(seconds=15)
-"""The silence asked for when no interval was learned."""
+"""The silence asked for when no interval was learned, and the log does not tell one."""
+LEAST_GAPS = 3
+LONGEST_GAP = 86400.0
+"""Seconds between two step lines; what says more is nonsense."""
 
 
 class Look(Model):
@@ -54,6 +62,8 @@ class Look(Model):
     at: UtcDatetime
     step: int | None
     marks: tuple[LogMark, ...]
+    interval: timedelta | None = None
+    """The longest time between the last step lines, by what they say of it themselves."""
 
 
 async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
@@ -124,6 +134,9 @@ async def _confirm(context: Context, given: ConfirmInput, remember: Remember) ->
         return _result("confirmed", f"the scheduler says {in_words(info)}{_exit(info)}", seen, info)
     if info.state in ENDED_BY_OTHERS:
         raise attempt_changed(f"job {info.job_id} {ENDED_BY_OTHERS[info.state]}: there is nothing to recover")
+    if could_not_start(info):
+        seen[0] = _observe("scheduler", "confirms", seen[0].text)
+        return _result("confirmed", f"the scheduler could not start it: {in_words(info)}", seen, info)
     if info.state is JobState.PENDING:
         return _result("refuted", "the attempt has not started", seen, info)
     if info.state is JobState.SUSPENDED and diagnosis.symptom is not Symptom.CRASH:
@@ -147,7 +160,9 @@ async def _from_logs(
     first = _earlier_look()
     if first is None:
         tail = await asyncio.to_thread(logs.read_tail, paths, logs.formats_of(given.job))
-        first = Look(at=now(), step=logs.last_step(tail), marks=tail.marks)
+        first = Look(
+            at=now(), step=logs.last_step(tail), marks=tail.marks, interval=_interval(tail.more_steps)
+        )
         reading, step = tail, first.step
         # For a hang, the sensor knew the last step exactly; a crash may be seen before the lines around it.
         goes_on = (
@@ -167,7 +182,7 @@ async def _from_logs(
         unread = "; ".join(reading.unread[:3]) or "there is none"
         raise not_yet(f"the job runs, and no log of it can be read ({unread})")
     silent = now() - _silent_since(first, given)
-    needed = _needed_silence(given)
+    needed = _needed_silence(given, first)
     if silent < needed:
         raise not_yet(f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s")
     told = await about_silence(context, diagnosis, info.nodes or given.job.nodes, silent, info.start_time)
@@ -233,11 +248,24 @@ def _silent_since(first: Look, given: ConfirmInput) -> datetime:
     return min(first.at, max(known.at, given.diagnosis.occurred_at))
 
 
-def _needed_silence(given: ConfirmInput) -> timedelta:
+def _needed_silence(given: ConfirmInput, first: Look) -> timedelta:
+    """A machine's sensor knows no steps, and tells of a fault before the monitor has heard of the pace."""
     known = given.diagnosis.progress
-    if known is None or known.interval is None:
+    interval = first.interval if known is None or known.interval is None else known.interval
+    if interval is None:
         return UNKNOWN_INTERVAL_SILENCE
-    return max(SHORTEST_SILENCE, SILENCE_INTERVALS * known.interval)
+    return max(SHORTEST_SILENCE, SILENCE_INTERVALS * interval)
+
+
+def _interval(lines: Sequence[StepLine]) -> timedelta | None:
+    """The longest time between these step lines; None where too few of the gaps are known."""
+    gaps = [
+        (after.step - before.step) * after.step_seconds
+        for before, after in pairwise(lines)
+        if after.step > before.step and after.step_seconds is not None and math.isfinite(after.step_seconds)
+    ]
+    longest = max(gaps, default=0.0)
+    return timedelta(seconds=longest) if len(gaps) >= LEAST_GAPS and 0 < longest < LONGEST_GAP else None
 
 
 def _earlier_look() -> Look | None:

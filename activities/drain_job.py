@@ -22,7 +22,7 @@ from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import DrainInput, DrainResult
 from relight.policy.attempts import Relation
-from relight.policy.holds import hold_deadline
+from relight.policy.holds import could_not_start, hold_deadline
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
@@ -70,6 +70,11 @@ async def _drain(context: Context, given: DrainInput, info: JobInfo) -> DrainRes
         raise _changed(given, info)
     if info.state in (JobState.CANCELLED, JobState.COMPLETING) and given.recovery_id in info.comment:
         return _submit_anew(given, "an earlier try cancelled it, since the scheduler cannot requeue it")
+    if could_not_start(info):
+        await mark_held(context, info, given)
+        text = f"the scheduler could not start job {info.job_id}, and holds it already"
+        held = info.attempt(given.attempt.cluster)
+        return DrainResult(how="already held", attempt=held, summary=text)
     if info.state in ENDED_BY_OTHERS or info.state is JobState.PENDING:
         raise _changed(given, info)
     if info.reason in USER_HOLDS and info.state in (JobState.RUNNING, JobState.SUSPENDED):

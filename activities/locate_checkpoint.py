@@ -16,7 +16,7 @@ from relight.contracts import TrainingJob
 from relight.contracts.outcome import CheckpointRef
 from relight.contracts.policy import Steer
 from relight.contracts.steps import LocateInput, LocateResult, RejectedCheckpoint
-from relight.policy.steering import POINTER_FILES, cannot_pass
+from relight.policy.steering import cannot_pass, pointer_file
 
 UNREADABLE = "CheckpointsUnreadable"
 BUDGET = timedelta(seconds=40)
@@ -100,10 +100,13 @@ def _cannot_steer(job: TrainingJob, report: Report, own: OwnChoice) -> str:
         return cannot_pass(job)
     if "://" in directory:
         return "the checkpoints are not in a file system, where relight can lead it"
-    if way is Steer.POINTER and report.layout not in POINTER_FILES:
+    file = pointer_file(report.layout, report.pointer)
+    if way is Steer.POINTER and not file:
         return f"the layout {report.layout} has no pointer file that relight knows to set"
-    if way is Steer.MOVE_ASIDE and report.pointer == own.name and report.layout not in POINTER_FILES:
+    if way is Steer.MOVE_ASIDE and report.pointer == own.name and not file:
         return f"a pointer names {own.name}, and in the layout {report.layout} relight cannot set it"
+    if file and Path(directory, file).is_symlink():
+        return f"{file} is a link, and relight only sets files"
     if not os.access(directory, os.W_OK | os.X_OK):
         return f"relight's worker may not write in {directory}"
     return ""

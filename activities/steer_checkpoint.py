@@ -26,7 +26,7 @@ from relight.contracts import JobState
 from relight.contracts.policy import Steer
 from relight.contracts.steps import SteerInput, SteerResult
 from relight.policy.attempts import Relation
-from relight.policy.steering import POINTER_FILES, pointer_content
+from relight.policy.steering import pointer_content, pointer_file
 from relight.scheduler.port import NoSuchJob
 
 MAX_CHANGES = 20
@@ -81,7 +81,7 @@ def _steer(given: SteerInput) -> SteerResult:
     with Inside.open(directory, owner_of_files(given.job)) as inside:
         steering = _Steering(inside, report, best, given)
         if own_choice(report, best, given.diverged_from) is not None:
-            if given.job.policy.steer is Steer.POINTER or report.layout in POINTER_FILES:
+            if given.job.policy.steer is Steer.POINTER or pointer_file(report.layout, report.pointer):
                 steering.set_pointer()
             if given.job.policy.steer is Steer.MOVE_ASIDE:
                 steering.move_aside()
@@ -97,7 +97,8 @@ class _Steering:
         above = best.name.rpartition("/")[0]
         self._prefix = f"{above}/" if above else ""
         self._mark = f"relight-{name}"
-        self._pointer = self._prefix + POINTER_FILES.get(report.layout, "")
+        self._file = pointer_file(report.layout, report.pointer)
+        self._pointer = self._prefix + self._file
 
     def set_pointer(self) -> None:
         """Lets the framework's pointer file name the checkpoint; its old content stays beside it."""
@@ -118,7 +119,7 @@ class _Steering:
     def result(self) -> SteerResult:
         """What was changed, as it is found now: by this try or an earlier one."""
         changed = []
-        if self._report.layout in POINTER_FILES:
+        if self._file:
             old = self._inside.read(self._kept)
             if old is not None:
                 new = (self._inside.read(self._pointer) or "").strip()

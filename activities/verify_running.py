@@ -16,6 +16,7 @@ from activities.common import (
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import RESUME_FAILED, RunningResult, VerifyInput, VerifyResult
 from relight.policy.attempts import Relation
+from relight.policy.holds import could_not_start
 
 
 async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
@@ -30,6 +31,8 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
     async with heartbeats():
         with scheduler_errors():
             info = await read_job(context.scheduler, given.attempt.job_id)
+    if could_not_start(info):
+        raise resume_failed(f"the scheduler could not start the new attempt: {in_words(info)}")
     check_same(given, info)
     if info.state is JobState.PENDING and info.held:
         raise attempt_changed(f"job {info.job_id} was held by somebody else: {in_words(info)}")

@@ -88,8 +88,8 @@ def _host_and_port(address: str) -> str:
     return address
 
 
-MetricsAddress = Annotated[str, AfterValidator(_host_and_port)]
-"""`host:port` to serve Prometheus metrics on; empty: none. Without a host: on the loopback interface."""
+HostAndPort = Annotated[str, AfterValidator(_host_and_port)]
+"""`host:port` to listen on; empty: none. Without a host: on the loopback interface."""
 
 
 class _Section(BaseModel):
@@ -107,9 +107,9 @@ class SensorSettings(_Section):
     """How often Temporal is asked which jobs are watched."""
     max_line: int = Field(default=64 * 1024, ge=256)
     """Bytes of one log line that are looked at."""
-    metrics_address: MetricsAddress = ""
+    metrics_address: HostAndPort = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
-    wake_address: str = ""
+    wake_address: HostAndPort = ""
     """`host:port` on which Slurm's hook tells by UDP that a job has ended; empty: nobody does."""
 
 
@@ -126,14 +126,14 @@ class NodeSettings(_Section):
     """GPUs that this node should have; 0: as many as the driver shows at the start."""
     gpu_poll: Interval = timedelta(seconds=10)
     """How often the health of the GPUs is looked at. Xid events are told at once."""
-    metrics_address: MetricsAddress = ""
+    metrics_address: HostAndPort = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
 
 
 class WorkerSettings(_Section):
     """The worker."""
 
-    metrics_address: MetricsAddress = ""
+    metrics_address: HostAndPort = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
     max_cached_workflows: int = Field(default=1000, ge=1)
     graceful_shutdown: Duration = timedelta(seconds=30)

@@ -13,16 +13,9 @@ from relight.config import ConfigError
 KNOWN = "known-rules.json"
 """Under the state directory."""
 DETECTORS = (
-    "log",
-    "silence",
-    "no-progress",
-    "job-end",
-    "node-loss",
-    "machines",
-    "checkpoints",
-    "kernel",
-    "nvml",
-)
+    "log", "silence", "no-progress", "job-end", "launch", "node-loss", "machines", "checkpoints",
+    "kernel", "nvml",
+)  # fmt: skip
 """What sees faults, beside signatures and Xids. A node sensor's detectors have the names of their sources."""
 
 _NAMES = TypeAdapter(list[str])

@@ -27,6 +27,8 @@ class Memory(BaseModel):
     """When the scheduler was first heard to say that the attempt is over."""
     started_told: bool = False
     end_told: bool = False
+    launch_told: bool = False
+    """That the scheduler could not start the attempt was reported."""
     progress_told_at: UtcDatetime | None = None
     silence_told: bool = False
     """The present silence was reported, or what explains it; progress takes it back."""

@@ -17,6 +17,7 @@ from relight.diagnosis.verdict import SILENCE_DETECTORS
 from relight.policy.attempts import Relation, relation
 from relight.prometheus.faults import Fault
 from sensor.detect.job_end import as_ended, describe, job_end, when_ended
+from sensor.detect.launch import launch_failure
 from sensor.detect.log_faults import after_it_failed, candidates, has_root, quotes, while_it_runs
 from sensor.detect.machines import machine_faults
 from sensor.detect.no_progress import no_progress, patient
@@ -132,6 +133,7 @@ class JobWatch:
         for seen in reading.seen:
             self._guard("events", self._hear_event, seen)
         self._guard("attempt", self._hear_scheduler, view, now, messages)
+        self._guard("launch", self._judge_launch, now, messages)
         self._guard("node-loss", self._judge_nodes, view, now, messages)
         if self._all_is_read(reading, now):
             self._guard("log-faults", self._judge_findings, view, now, messages)
@@ -219,6 +221,15 @@ class JobWatch:
             memory.trail.take_over(before, began)
 
     # What to make of it
+
+    def _judge_launch(self, now: datetime, messages: list[Message]) -> None:
+        memory = self.memory
+        if memory.info is None or memory.launch_told:
+            return
+        anomaly = launch_failure(memory.info, self.attempt, now)
+        if anomaly is not None:
+            memory.launch_told = True
+            messages.append(anomaly_message(anomaly))
 
     def _judge_nodes(self, view: View, now: datetime, messages: list[Message]) -> None:
         memory = self.memory

@@ -35,8 +35,9 @@ with workflow.unsafe.imports_passed_through():
     from relight.contracts.outcome import RecoveryOutcome
     from relight.contracts.steps import PollInput, PollResult
     from workflows.attributes import at_start, show
-    from workflows.details import clip, happened, monitor_details
+    from workflows.details import clip, happened
     from workflows.memory import Memory
+    from workflows.monitor_details import monitor_details
     from workflows.signals import read, tell
 
 LOOK = timedelta(seconds=30)
@@ -365,7 +366,7 @@ class TrainingJobMonitor:
         shown = memory.job.model_dump(mode="json")
         if workflow.memo_value(MEMO_JOB, default=None) != shown:
             workflow.upsert_memo({MEMO_JOB: shown})
-        workflow.set_current_details(monitor_details(status))
+        workflow.set_current_details(monitor_details(status, workflow.info().namespace))
 
     # Ends
 

@@ -514,6 +514,8 @@ class Memory:
         if any(_is_trusted(a) for a in mine):
             known = any(a.cause is not Cause.UNKNOWN for a in roots)
             window = min(window, PROMPT_SETTLE if known else TERMINAL_SETTLE)
+        elif all(a.symptom is Symptom.HANG for a in roots):
+            window = min(window, TERMINAL_SETTLE)  # silent for long already: what explains it was told before
         until = now + window
         if self.state.settle_until is not None:
             until = min(until, self.state.settle_until)

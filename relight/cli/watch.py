@@ -223,7 +223,9 @@ async def start_monitor(client: Client, settings: Settings, job: TrainingJob) ->
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         memo={MEMO_JOB: job.model_dump(mode="json")},
         search_attributes=TypedSearchAttributes(search_attributes(job, "watching")),
-        static_summary=f"Job {job.attempt.job_id} on {job.cluster}"[:100],
+        static_summary=f"watches {job.run} (job {job.attempt.job_id} of {job.user or '?'} on {job.cluster})"[
+            :100
+        ],
     )
     deadline = time.monotonic() + LISTED_SECONDS
     while time.monotonic() < deadline:

@@ -103,8 +103,9 @@ class DrainResult(Model):
     """Result of `drain_job`."""
 
     how: str
-    """`requeue-held`, `already requeue-held`, `adopted` (the scheduler had requeued it; now held), `running`
-    (adopted too late: it already runs again), or `resubmit` where the scheduler cannot requeue this job."""
+    """`requeue-held`, `already requeue-held`, `already held` (by the scheduler, which could not start it),
+    `adopted` (the scheduler had requeued it; now held), `running` (adopted too late: it already runs again),
+    or `resubmit` where the scheduler cannot requeue this job."""
     accepted_at: UtcDatetime | None = None
     """When the scheduler accepted the command."""
     attempt: Attempt

@@ -10,6 +10,14 @@ SLACK = timedelta(hours=6)
 REQUEUED_HELD = "job_requeued_in_held_state"
 """Slurm's reason after `scontrol requeuehold`. `scontrol hold` gives the reason JobHeldUser or JobHeldAdmin,
 but leaves no trace on a job that is requeued and held already (seen on 22.05): that hold cannot be told."""
+LAUNCH_FAILED = "launch_failed_requeued_held"
+"""Slurm's reason where it could not start the job: the prolog failed on a node (then that one is drained),
+or slurmd could not set the script up. It has requeued the job by then, and holds it (seen on 22.05)."""
+
+
+def could_not_start(info: JobInfo) -> bool:
+    """The scheduler tried to start this attempt, could not, and holds it now."""
+    return info.state is JobState.PENDING and info.held and info.reason == LAUNCH_FAILED
 
 
 class Tag(Model):

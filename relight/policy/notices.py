@@ -5,6 +5,7 @@ from datetime import timedelta
 from relight.contracts import Diagnosis, Plan, RecoveryOutcome, TrainingJob
 from relight.contracts.guard import Incident
 from relight.contracts.notice import Event, Notice
+from relight.durations import format_duration
 
 
 def plan_waits(
@@ -15,7 +16,7 @@ def plan_waits(
     return Notice(
         event=Event.APPROVAL,
         text=f"job {job.attempt.label} ({job.run}) has {_what(diagnosis)}; "
-        f"a plan waits for {people}, for {patience}",
+        f"a plan waits for {people}, for {format_duration(patience)}",
         state="awaiting-approval",
         plan=plan.digest,
         command=f"relight approve {job.attempt.job_id} --plan {plan.digest}",

@@ -10,7 +10,21 @@ POINTER_FILES = {
     "gpt-neox": "latest",
 }
 """Layout to the file that names the checkpoint to load; its framework loads that one and no other."""
+KEPT_BY_THE_JOB = {"dcp": "latest", "marker": "latest"}
+"""The same for layouts of no one framework: a job's own script may keep such a file, or do without."""
 STEP = "steer_checkpoint"
+
+
+def pointer_file(layout: str, pointer: str | None) -> str:
+    """The file that relight sets to lead a job; empty where there is none.
+
+    Args:
+        layout: of the run.
+        pointer: what the run's pointer says now; None: it has none.
+    """
+    if pointer is None and layout in KEPT_BY_THE_JOB:
+        return ""
+    return POINTER_FILES.get(layout) or KEPT_BY_THE_JOB.get(layout, "")
 
 
 def pointer_content(layout: str, name: str, step: int | None) -> str:
@@ -19,7 +33,7 @@ def pointer_content(layout: str, name: str, step: int | None) -> str:
     Raises:
         ValueError: this layout has no pointer file, or the checkpoint no step where the file needs one.
     """
-    if layout not in POINTER_FILES:
+    if layout not in POINTER_FILES | KEPT_BY_THE_JOB:
         raise ValueError(f"the layout {layout} has no pointer file")
     if layout != "megatron":
         return name.rpartition("/")[2]
@@ -35,7 +49,7 @@ def steering_step(job: TrainingJob, checkpoint: LocateResult | None) -> PlanStep
     if job.policy.steer in (Steer.LEAVE, Steer.ENVIRONMENT) or checkpoint.cannot_steer:
         return None
     instead = f"the newest usable checkpoint (now {checkpoint.name}), and not {checkpoint.own}"
-    file = POINTER_FILES.get(checkpoint.layout, "")
+    file = pointer_file(checkpoint.layout, checkpoint.pointer)
     if job.policy.steer is Steer.POINTER:
         does = f"let {file} name {instead}; its old content is kept beside it"
     else:

@@ -7,6 +7,7 @@ import pytest
 from activities.confirm_fault import confirm_fault
 from relight.contracts import Cause, Diagnosis, JobState, Progress, Symptom, TrainingJob
 from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, UNREACHABLE, ConfirmInput
+from relight.policy.holds import LAUNCH_FAILED
 from tests.activities.conftest import Runner, step_line, step_lines, training
 from tests.activities.double import T0, Double, running
 
@@ -103,6 +104,15 @@ async def test_an_end_that_is_no_fault(run: Runner, double: Double, state: JobSt
 async def test_how_it_ends_is_not_known_yet(run: Runner, double: Double, state: JobState) -> None:
     double.set(state=state)
     await run.fails(confirm_fault, given(), NOT_YET)
+
+
+async def test_what_the_scheduler_could_not_start_confirms(run: Runner, double: Double) -> None:
+    double.set(state=JobState.PENDING, nodes=(), held=True, reason=LAUNCH_FAILED)
+    result = await run(confirm_fault, given())
+    assert result.verdict == "confirmed"
+    assert "could not start" in result.summary
+    double.set(reason="JobHeldUser")
+    assert (await run(confirm_fault, given())).verdict == "refuted"
 
 
 async def test_a_suspended_job_does_not_hang(run: Runner, double: Double) -> None:
@@ -202,6 +212,24 @@ async def test_silence_must_last_two_learned_intervals(run: Runner, log: Path) -
     assert (await run(confirm_fault, given(ago=41, interval=slow))).verdict == "confirmed"
 
 
+@pytest.mark.parametrize(
+    ("lines", "needed"),
+    [
+        (step_lines(120, 125), 2),  # every 0.1 s: the shortest silence
+        ("".join(map(step_line, range(25, 126, 25))), 5),  # every 25 steps, that is 2.5 s
+        (step_lines(124, 125), 15),  # too few to tell
+        ("step 120 loss 1.0\nstep 125 loss 1.0\n", 15),
+    ],
+)
+async def test_where_no_interval_was_learned_the_log_may_tell_it(
+    run: Runner, log: Path, lines: str, needed: int
+) -> None:
+    log.write_text(lines)
+    fault = given(interval=None, ago=needed - 0.8)
+    assert f"of {needed} s" in await run.fails(confirm_fault, fault, NOT_YET)
+    assert (await run(confirm_fault, given(interval=None, ago=needed + 0.5))).verdict == "confirmed"
+
+
 @pytest.mark.parametrize("symptom", [Symptom.HANG, Symptom.CRASH])
 async def test_steps_that_come_between_two_tries_refute(run: Runner, log: Path, symptom: Symptom) -> None:
     fault = given(symptom, ago=1)
@@ -229,8 +257,8 @@ async def test_steps_written_just_before_a_crash_do_not_refute_it(run: Runner, l
 
 async def test_without_a_known_step_silence_counts_from_our_look(run: Runner, log: Path) -> None:
     fault = given(step=None, ago=600)
-    assert "of 15 s" in await run.fails(confirm_fault, fault, NOT_YET)
-    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=16)).isoformat()
+    assert "0 s of 2 s" in await run.fails(confirm_fault, fault, NOT_YET)
+    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=3)).isoformat()
     assert (await run(confirm_fault, fault)).verdict == "confirmed"
 
 

@@ -8,6 +8,7 @@ from activities.snapshot_job import snapshot_job
 from activities.tag import read_tag
 from relight.contracts import JobState
 from relight.contracts.steps import ATTEMPT_CHANGED, REFUSED, UNREACHABLE, DrainInput, PollInput
+from relight.policy.holds import LAUNCH_FAILED
 from relight.scheduler.port import InvalidRequest, NotPermitted, NotSupported
 from tests.activities.conftest import FIRST, RECOVERY, Runner, training
 from tests.activities.double import T0, Double
@@ -65,6 +66,15 @@ async def test_a_job_that_completes_after_its_time_limit_is_left_alone(run: Runn
     await run.fails(drain_job, given(), ATTEMPT_CHANGED)
     double.set(reason="NonZeroExitCode")
     assert (await run(drain_job, given())).how == "requeue-held"
+
+
+async def test_what_the_scheduler_could_not_start_is_held_already(run: Runner, double: Double) -> None:
+    double.set(state=JobState.PENDING, nodes=(), held=True, reason=LAUNCH_FAILED)
+    result = await run(drain_job, given())
+    assert (result.how, result.attempt.restart_count) == ("already held", 0)
+    assert double.commands == ["set_comment 42"]
+    again = await run(drain_job, given(tries=1))
+    assert again.attempt == result.attempt
 
 
 @pytest.mark.parametrize("adopt", [False, True])

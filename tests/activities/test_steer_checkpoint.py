@@ -308,6 +308,30 @@ async def test_a_pointer_of_another_kind_cannot_be_set(run: Runner, tmp_path: Pa
     assert "cannot set it" in (await locate(run, tmp_path, Steer.MOVE_ASIDE)).cannot_steer
 
 
+async def test_a_pointer_that_the_script_keeps_is_set_too(run: Runner, tmp_path: Path) -> None:
+    """A layout of no one framework: what the script's own file names is what it loads."""
+    names = broken(tmp_path, "dcp")
+    pointer = tmp_path / "latest"
+    assert "no pointer file" in (await locate(run, tmp_path, Steer.POINTER)).cannot_steer
+    pointer.write_text("step_0\0\0")
+    age(tmp_path)
+    for way in (Steer.POINTER, Steer.MOVE_ASIDE):
+        found = await locate(run, tmp_path, way)
+        assert (found.name, found.cannot_steer) == (names[-2], "")
+        assert found.own_problem == "there is no such checkpoint"
+    await run(steer_checkpoint, given(tmp_path, Steer.MOVE_ASIDE, names[-2]))
+    assert pointer.read_text() == names[-2]
+    assert (tmp_path / MARK / names[-1]).is_dir()
+    assert (tmp_path / f"latest.{MARK}").read_text() == "step_0\0\0"
+    assert (await locate(run, tmp_path, Steer.MOVE_ASIDE)).own is None
+
+
+async def test_a_pointer_that_is_a_link_is_told_beforehand(run: Runner, tmp_path: Path) -> None:
+    names = broken(tmp_path, "dcp")
+    (tmp_path / "latest").symlink_to(names[-1])
+    assert "is a link" in (await locate(run, tmp_path, Steer.MOVE_ASIDE)).cannot_steer
+
+
 async def test_an_earlier_one_after_a_divergence(run: Runner, tmp_path: Path) -> None:
     names = write_run(tmp_path, "hf-trainer")
     found = await locate(run, tmp_path, Steer.LEAVE, diverged_from=CheckpointRef(name=names[-1], step=1100))

@@ -5,6 +5,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities import logs
 from activities.verify_resume import verify_resume
+from activities.verify_running import verify_running
 from relight.contracts import JobState
 from relight.contracts.steps import (
     ATTEMPT_CHANGED,
@@ -14,6 +15,7 @@ from relight.contracts.steps import (
     VerifyInput,
     VerifyResult,
 )
+from relight.policy.holds import LAUNCH_FAILED
 from tests.activities.conftest import FIRST, Runner, step_line, step_lines, training
 from tests.activities.double import Double
 
@@ -36,6 +38,12 @@ def given(log: Path | None = None, resumable_from: int | None = 120) -> VerifyIn
 def append(log: Path, text: str) -> None:
     with log.open("a") as file:
         file.write(text)
+
+
+async def test_an_attempt_that_could_not_be_started_has_failed(run: Runner, double: Double) -> None:
+    """And nobody else held it. Slurm has counted another restart by then."""
+    double.set(state=JobState.PENDING, nodes=(), held=True, reason=LAUNCH_FAILED, restart_count=1)
+    assert "could not start" in await run.fails(verify_running, given(), RESUME_FAILED)
 
 
 async def test_from_the_first_step_to_the_proof(run: Runner, log: Path) -> None:

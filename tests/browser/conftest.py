@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, Route, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, Route, ViewportSize, async_playwright
 
 PATIENCE = 60.0
 """Seconds that a page may take to show what is waited for, on a busy machine."""
-VIEWPORT = {"width": 1280, "height": 900}
+VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 HERE = ("", "localhost", "127.0.0.1")
 
 

@@ -147,8 +147,10 @@ class Lab:
         hang_floor: float = 4,
         poll: float = 300,
         name: str = CLUSTER,
+        top: str = "",
         more: str = "",
     ) -> None:
+        """Writes the settings: `top` are lines for their beginning, `more` tables for their end."""
         self.root, self.slurm, self.name = root, slurm, name
         self.server = DevServer(root / "temporal.db")
         config = root / "relight.toml"
@@ -156,7 +158,7 @@ class Lab:
             POLICY.format(name=policy, more=more, hang_floor=hang_floor, poll=poll)
             for policy, more in POLICIES.items()
         ]
-        config.write_text(CONFIG.format(cluster=name, state=root / "state") + "".join(policies) + more)
+        config.write_text(top + CONFIG.format(cluster=name, state=root / "state") + "".join(policies) + more)
         self._config = config
         self._client: Client | None = None
         self._jobs = 0

@@ -526,6 +526,24 @@ def test_silence_of_what_is_not_known_to_run_is_nothing(says: object) -> None:
     assert scene.anomalies() == []
 
 
+def test_what_the_scheduler_could_not_start_is_told_once_in_an_attempt() -> None:
+    scene = Scene()
+    scene.train()
+    held = {"held": True, "reason": "launch_failed_requeued_held"}
+    scene.says = requeued(held=True, reason="job_requeued_in_held_state")
+    scene.tick()
+    assert scene.anomalies() == []
+    for attempt in (1, 2):
+        scene.says = requeued(**held, restart_count=attempt)
+        for _ in range(3):
+            scene.tick()
+        told = scene.anomalies()
+        assert len(told) == attempt
+        assert (told[-1].attempt.restart_count, told[-1].symptom) == (attempt, Symptom.CRASH)
+        assert (told[-1].cause, told[-1].suspects) == (Cause.SCHEDULER, ())
+        assert told[-1].evidence[0].source is Source.SCHEDULER
+
+
 def test_an_unreachable_scheduler_concludes_nothing_and_the_clock_goes_on() -> None:
     scene = Scene()
     scene.train()

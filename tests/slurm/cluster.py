@@ -185,8 +185,9 @@ class SlurmCluster:
         self._daemons[f"slurmd.{node}"].send_signal(signal.SIGSTOP)
 
     def thaw_node(self, node: str) -> None:
-        """The frozen slurmd goes on."""
-        self._daemons[f"slurmd.{node}"].send_signal(signal.SIGCONT)
+        """The frozen slurmd goes on; one that was killed does not."""
+        if (daemon := self._daemons.get(f"slurmd.{node}")) is not None:
+            daemon.send_signal(signal.SIGCONT)
 
     def restore_node(self, node: str) -> None:
         """Starts the slurmd of a killed node, and waits until the node is of use again."""

@@ -19,6 +19,9 @@ from tests.worker.test_guarding import cluster, the_guard, until
 
 pytestmark = pytest.mark.temporal
 
+TOO_EARLY = "have pollers|not found in Worker Deployment|missing active task queues"
+"""Temporal knows a version, and its queues, only once workers have asked for work from them."""
+
 
 @pytest.fixture
 def newer(server: DevServer, worker: WorkerProcess, tmp_path: Path) -> Iterator[WorkerProcess]:
@@ -52,11 +55,11 @@ class Deployment:
     async def set_current(self, build: str) -> None:
         names = ("--deployment-name", self._name, "--build-id", build)
         async with asyncio.timeout(30):
-            while True:  # a version is known only once its worker has asked for work
+            while True:
                 try:
                     await asyncio.to_thread(self._run, "set-current-version", *names, "--yes")
                 except AssertionError as error:
-                    if not re.search("have pollers|not found in Worker Deployment", str(error)):
+                    if not re.search(TOO_EARLY, str(error)):
                         raise
                     await asyncio.sleep(0.2)
                 else:

@@ -206,6 +206,8 @@ def test_a_full_inbox_keeps_the_early_and_the_trusted() -> None:
         ([samples.anomaly("a"), samples.anomaly("b", source=Source.SCHEDULER)], m.PROMPT_SETTLE),
         ([samples.anomaly("a", source=Source.KERNEL)], m.PROMPT_SETTLE),
         ([samples.anomaly("a", source=Source.SCHEDULER, cause=Cause.UNKNOWN)], m.TERMINAL_SETTLE),
+        ([samples.anomaly("a", symptom=Symptom.HANG)], m.TERMINAL_SETTLE),
+        ([samples.anomaly("a", symptom=Symptom.HANG), samples.anomaly("b")], m.TERMINAL_SETTLE),
         ([samples.anomaly("a", source=Source.PROMETHEUS)], timedelta(seconds=3)),
         ([samples.anomaly("a", role=Role.CASCADE)], None),
         ([samples.anomaly("a", role=Role.CASCADE, source=Source.KERNEL)], None),

@@ -17,8 +17,11 @@ from typer.testing import CliRunner, Result
 from relight.cli.devserver import DevServer, free_port
 from relight.cli.main import app
 from relight.cli.schema import PRINTED, schema_of
+from relight.contracts.ids import TASK_QUEUE
+from tests.relight.cli.stand_ins import serving
 
 Relight = Callable[..., Result]
+Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +102,7 @@ def _relight(env: dict[str, str]) -> Relight:
 
 
 @pytest.fixture
-def temporal(server: DevServer) -> Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]:
+def temporal(server: DevServer) -> Temporal:
     """Does something with a client of the dev server, from a plain test function."""
 
     def do(work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
@@ -109,6 +112,13 @@ def temporal(server: DevServer) -> Callable[[Callable[[Client], Coroutine[Any, A
         return asyncio.run(connected())
 
     return do
+
+
+@pytest.fixture(scope="module")
+def stand_ins(server: DevServer) -> Iterator[None]:
+    """A worker serves the stand-ins."""
+    with serving(server.address, TASK_QUEUE):
+        yield
 
 
 _numbers = itertools.count(1000)

@@ -4,29 +4,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from relight.cli.devserver import DevServer, free_port
 from relight.cli.exit_codes import MEANINGS, ExitCode
 from relight.cli.watch import start_monitor
 from relight.config import Settings
-from relight.contracts.ids import TASK_QUEUE
-from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import a_job, serving
+from tests.relight.cli.conftest import Relight, Temporal
+from tests.relight.cli.stand_ins import a_job
 
-pytestmark = pytest.mark.temporal
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
 
 def complete(line: str, address: str, settings_file: Path, **env: str) -> tuple[list[str], str]:

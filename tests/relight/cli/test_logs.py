@@ -2,29 +2,18 @@
 
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from temporalio.client import Client
 
-from relight.cli.devserver import DevServer
 from relight.cli.watch import start_monitor
 from relight.config import Settings
 from relight.contracts import TrainingJob
-from relight.contracts.ids import TASK_QUEUE, monitor_id, recovery_id
-from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import HOSTILE, a_job, serving
+from relight.contracts.ids import monitor_id, recovery_id
+from tests.relight.cli.conftest import Relight, Temporal
+from tests.relight.cli.stand_ins import HOSTILE, a_job
 
-pytestmark = pytest.mark.temporal
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
 
 @pytest.fixture
@@ -70,3 +59,10 @@ def test_the_quotation_outlives_the_log(relight: Relight, failed: TrainingJob) -
     assert done.exit_code == 0
     assert HOSTILE in done.stdout
     assert "it cannot be read here: No such file or directory" in done.stdout
+
+
+def test_a_decision_as_json(relight: Relight, failed: TrainingJob) -> None:
+    done = relight("reject", failed.attempt.job_id, "--yes", "--by", "anna", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["accepted"]
+    assert HOSTILE in done.stderr, "what it is about is told beside it"

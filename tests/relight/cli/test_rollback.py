@@ -94,6 +94,8 @@ def test_apply_lowers_what_the_file_does_not_allow_any_more(
     file.chmod(0o600)
     monkeypatch.setenv("RELIGHT_POLICY_FILE", str(file))
     assert f"job {job_id} would be told" in run("policy", "apply", "--dry-run").stdout
+    [planned] = json.loads(run("policy", "apply", "--dry-run", "--json").stdout)
+    assert planned["job_id"] == job_id
     done = run("policy", "apply")
     assert done.stdout == f"job {job_id} is told to observe: partition gpu only observes: jobs act in debug\n"
     until(lambda: mode_of(run, job_id), lambda mode: mode == "observe")

@@ -20,7 +20,7 @@ from relight.cli.shapes import ProgressView
 from relight.contracts import Attempt, Progress
 from relight.contracts.messages import MonitorStatus
 from relight.diagnosis.findings import StepLine
-from tests.relight.audit.making import T0, an_audit
+from tests.relight.audit.making import HISTORIES, T0, an_audit
 from tests.relight.cli.conftest import Relight, check_json, command_of
 from tests.relight.cli.stand_ins import a_job
 
@@ -91,6 +91,7 @@ def files(tmp_path: Path) -> Path:
         ("catalogue", "lint"), ("progress", "test", "train.log"), ("checkpoints", "checkpoints"), ("config",),
         ("policy", "check", "policy.yaml"), ("policy", "show"), ("policy", "show", "--partition", "x"),
         ("audit", "check-archive", "{files}/archive"), ("doctor",), ("watchdog",),
+        ("audit", "verify", "crash", "--history", f"{HISTORIES}/crash.0.recovery.json"),
     ],
 )  # fmt: skip
 def test_what_needs_no_temporal(alone: Relight, files: Path, args: tuple[str, ...]) -> None:

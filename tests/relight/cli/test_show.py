@@ -3,31 +3,21 @@
 import json
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from rich.console import Console
-from temporalio.client import Client
 
-from relight.cli.devserver import DevServer
 from relight.cli.recovery_view import timeline_of
 from relight.cli.watch import start_monitor
 from relight.config import Settings
 from relight.contracts import Timeline, TrainingJob
-from relight.contracts.ids import TASK_QUEUE, monitor_id
-from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import T0, a_job, serving
+from relight.contracts.ids import monitor_id
+from tests.relight.cli.conftest import Relight, Temporal
+from tests.relight.cli.stand_ins import T0, a_job
 
-pytestmark = pytest.mark.temporal
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
 
 @pytest.fixture
