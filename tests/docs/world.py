@@ -38,15 +38,12 @@ SETTINGS = """
 cluster = "{cluster}"
 scheduler = "slurm-cli"
 state_dir = "{root}/state"
+policy_file = "{root}/policy.yaml"
 
 [archive]
 url = "{root}/archive"
-
-[policies.default]
-settle = "200ms"
-approval_deadline = "10m"
-confirm_window = "20s"
 """
+POLICY = "policies: {default: {settle: 200ms, approval_deadline: 10m, confirm_window: 20s}}\n"
 JOB = """#!/bin/bash
 #SBATCH --job-name=train --requeue --open-mode=append --output=train.log
 exec python -m relight.demo.trainer --dir . --step-time 0.1 --save-every 5
@@ -57,9 +54,10 @@ FILES = {
     "dmesg.txt": "[1234.5] NVRM: Xid (PCI:0000:3b:00): 79, pid=17, GPU has fallen off the bus.\n",
     "slurmctld.log": "[2026-12-01T03:12:44.000] error: Nodes node003 not responding\n",
     "canary.sh": JOB,
+    "train-0.log": "[rank0]: step 41 loss 2.1\n[rank0]: step 42 loss 2.0\n",
 }
 """What pages take for granted in the directory that their reader is in."""
-_SHELL = re.compile(r"[|<>;&$]|^[A-Z_]+=")
+_SHELL = re.compile(r"[|<>;&$*]|^[A-Z_]+=")
 
 
 class Place:
@@ -109,7 +107,7 @@ class Place:
         """How the latest recovery ended, once it has."""
 
         def found() -> Any:
-            return ((self.view()["recoveries"] or [{}])[-1].get("outcome") or {}).get("result")
+            return ((self.view()["recoveries"] or [{}])[-1].get("outcome") or {}).get("outcome")
 
         return str(self.world.until(f"the recovery of job {self.job} ends", found, every=0.3))
 
@@ -130,6 +128,7 @@ class World:
         settings = self.root / "relight.toml"
         taught = "".join(file.text for file in self.files if file.name == "relight.toml")
         settings.write_text(SETTINGS.format(cluster=CLUSTER, root=self.root) + taught)
+        (self.root / "policy.yaml").write_text(POLICY)
         bin_dirs = [Path(sys.executable).parent, find_temporal().parent]
         self.env = {
             **{k: v for k, v in self.slurm.env.items() if not k.startswith(("RELIGHT_", "TEMPORAL_"))},
@@ -287,20 +286,21 @@ class World:
             place.break_it()
             place.waiting()
         if name == "doctor" and place.job in text.split():
-            self.until("its steps are seen", lambda: place.view()["status"]["last_step"], 30, 0.5)
+            self.until("its steps are seen", lambda: (place.view()["status"] or {}).get("progress"), 30, 0.5)
         if name == "checkpoints":
             self.until("a checkpoint", lambda: [*(place.dir / "checkpoints").glob("step_*[0-9]")])
         if place.page == "docs/tutorial.md":
             self._follow_tutorial(place, name)
         if text.startswith("relight nodes release"):
             asyncio.run(self._drain("node04"))
-        if text.startswith("relight nodes clear"):
+        if text.startswith(("relight nodes clear", "relight guard reset")):
             asyncio.run(self._accuse("node04"))
 
     def _follow_tutorial(self, place: Place, name: str) -> None:
         """Waits where its reader is told to look again."""
         if name in {"progress", "watch"}:
-            self.until("its first steps", lambda: "iteration" in (place.dir / "train.log").read_text())
+            log = place.dir / "train.log"
+            self.until("its first steps", lambda: "iteration" in log.read_text() if log.exists() else "")
         if name == "why":
             place.waiting()
         if name == "audit":
