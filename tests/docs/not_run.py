@@ -75,7 +75,9 @@ def default_environment(command: Command) -> None:
 
 NOT_RUN = (
     NotRun(r"make \S.*", "installs packages, or is what runs the tests", make_target),
-    NotRun(r"relight (up|worker|sensor|sensor node)( .*)?", "runs on; `relight up` serves the tests", options),
+    NotRun(
+        r"relight (up|worker|sensor|sensor node)( .*)?", "runs on; `relight up` serves the tests", options
+    ),
     NotRun(r"(SLURM_\w+=\S+ )*(\S*/)?pip install .*", "needs a package index", extra),
     NotRun(r"systemctl (enable|start|stop|restart|status|disable) .*", "needs systemd", unit_file),
     NotRun(r"\. \.venv/bin/activate", "the tests run in their environment already", default_environment),

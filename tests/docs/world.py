@@ -86,7 +86,9 @@ class Place:
     def break_it(self) -> None:
         """Lets the training crash at its next step, if it is not broken already."""
         if not self.broken:
-            self.world.until("its first checkpoint", lambda: [*(self.dir / "checkpoints").glob("step_*[0-9]")])
+            self.world.until(
+                "its first checkpoint", lambda: [*(self.dir / "checkpoints").glob("step_*[0-9]")]
+            )
             (self.dir / "fault.json").write_text('{"kind": "exception", "step": 0}')
             self.broken = True
 
@@ -349,6 +351,7 @@ class World:
         """Lets something be held against a node."""
         guard = (await self._client()).get_workflow_handle(guard_id(CLUSTER))
         await guard.signal(
-            "report_node", NodeReport(nodes=(node,), cause=Cause.NVLINK, at=datetime.now(UTC), partition="main")
+            "report_node",
+            NodeReport(nodes=(node,), cause=Cause.NVLINK, at=datetime.now(UTC), partition="main"),
         )
         await asyncio.sleep(0.5)
