@@ -1,8 +1,8 @@
 """What a page tells its reader to type: the commands in its ```console blocks, and the files that it shows.
 
-A line that begins with `$ ` or `# ` is a command, of a user or of root; it goes on after a backslash, and until
-the quote that it opens is closed. What follows ` # ` is for the reader. Any other line is what is answered. A block
-with `title="NAME"` is a file of that name.
+A line that begins with `$ ` or `# ` is a command, of a user or of root; it goes on after a backslash, and
+until the quote that it opens is closed. What follows ` # ` is for the reader. Any other line is an answer.
+A block with `title="NAME"` is a file of that name.
 """
 
 import re

@@ -46,7 +46,7 @@ def options(command: Command) -> None:
 
 
 def extra(command: Command) -> None:
-    """What is installed is relight, with extras that it has, or something that relight names as a dependency."""
+    """What is installed is relight, with extras that it has, or a dependency that it names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [word for word in command.words if re.match(r"(relight|pyslurm)\b", word)]

@@ -21,9 +21,7 @@ _FETCHED = re.compile(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = tmp_path_factory.mktemp("site")
     # Whoever asks the network gets no answer: there is no proxy at this port.
-    offline = {
-        name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-    }
+    offline = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(to)],
         cwd=ROOT, env={**os.environ, **offline, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,

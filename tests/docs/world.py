@@ -1,13 +1,11 @@
-"""What the commands of the documentation meet in the tests: real Slurm, real Temporal, `relight up`, trainings.
+"""What the commands of the documentation meet: real Slurm, real Temporal, `relight up`, training jobs.
 
-Pages speak of job 4243, of /ckpt/llm-7b, of node07. Here each page has a directory and a training job of its own;
-where a page's command takes something for granted (a plan that waits, a node that is drained), that is brought about
-before.
+Pages speak of job 4243, of /ckpt/llm-7b, of node07. Here each page has a directory and a training job of its
+own; where a command takes something for granted (a plan that waits, a node that is drained), that is brought
+about before.
 """
 
-import asyncio
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -16,21 +14,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from typer.testing import CliRunner
 
 from relight.cli.devserver import find_temporal, free_port
 from relight.cli.main import app
-from relight.contracts import Cause
-from relight.contracts.guard import NodeReport
-from relight.contracts.ids import NODE_DRAIN_WORKFLOW, TASK_QUEUE, guard_id, node_drain_id
-from relight.contracts.node_drain import NodeDrainInput
 from tests.docs.console import ROOT, Command, File
+from tests.docs.nodes import accuse, drain
+from tests.docs.places import JOB, Place
 from tests.slurm.cluster import SlurmCluster
 
 CLUSTER = "alps"
@@ -44,10 +37,8 @@ policy_file = "{root}/policy.yaml"
 url = "{root}/archive"
 """
 POLICY = "policies: {default: {settle: 200ms, approval_deadline: 10m, confirm_window: 20s}}\n"
-JOB = """#!/bin/bash
-#SBATCH --job-name=train --requeue --open-mode=append --output=train.log
-exec python -m relight.demo.trainer --dir . --step-time 0.1 --save-every 5
-"""
+SPARE = 4
+"""So many plans wait from the beginning on; more are made when they are needed."""
 FILES = {
     "train.log": "step 41 loss 2.1\nstep 42 loss 2.0\nTraceback (most recent call last):\n"
     '  File "train.py", line 9, in <module>\n    main()\nValueError: bad batch\n',
@@ -60,60 +51,6 @@ FILES = {
 _SHELL = re.compile(r"[|<>;&$*]|^[A-Z_]+=")
 
 
-class Place:
-    """One page: its directory, its job, what happened to that."""
-
-    def __init__(self, world: "World", page: str) -> None:
-        self.world, self.page = world, page
-        self.dir = world.root / re.sub(r"\W+", "-", page)
-        self.dir.mkdir()
-        self.job = ""
-        """Id of its training job, once there is one."""
-        self.watched = self.broken = False
-
-    def start_job(self) -> None:
-        """Submits the page's training job."""
-        script = self.dir / "job.sh"
-        script.write_text(JOB)
-        self.job = self.world.slurm.run("sbatch", "--parsable", f"--chdir={self.dir}", str(script)).strip()
-
-    def watch(self) -> None:
-        """Puts it under watch, where the page has not done it."""
-        if not self.watched:
-            self.world.relight("watch", self.job, "--checkpoints", str(self.dir / "checkpoints"), "--no-wait")
-            self.watched = True
-
-    def break_it(self) -> None:
-        """Lets the training crash at its next step, if it is not broken already."""
-        if not self.broken:
-            self.world.until(
-                "its first checkpoint", lambda: [*(self.dir / "checkpoints").glob("step_*[0-9]")]
-            )
-            (self.dir / "fault.json").write_text('{"kind": "exception", "step": 0}')
-            self.broken = True
-
-    def view(self) -> Any:
-        """`relight show --json`."""
-        return json.loads(self.world.relight("show", self.job, "--json"))
-
-    def waiting(self) -> dict[str, Any]:
-        """The recovery whose plan waits for a person, once there is one."""
-
-        def found() -> Any:
-            latest = (self.view()["recoveries"] or [{}])[-1]
-            return latest if (latest.get("status") or {}).get("state") == "awaiting-approval" else None
-
-        return dict(self.world.until(f"a plan for job {self.job} waits", found, every=0.3))
-
-    def outcome(self) -> str:
-        """How the latest recovery ended, once it has."""
-
-        def found() -> Any:
-            return ((self.view()["recoveries"] or [{}])[-1].get("outcome") or {}).get("outcome")
-
-        return str(self.world.until(f"the recovery of job {self.job} ends", found, every=0.3))
-
-
 class World:
     """Everything that runs for the tests of the documentation."""
 
@@ -123,6 +60,7 @@ class World:
         self.port, self.ui_port = free_port(), free_port()
         self._places: dict[str, Place] = {}
         self._spare: list[Place] = []
+        self._made = SPARE
         self._up: subprocess.Popen[bytes] | None = None
 
     # ---- starting and stopping -------------------------------------------------
@@ -145,7 +83,7 @@ class World:
             argv = [sys.executable, "-m", "relight", "up", f"--port={self.port}", f"--ui-port={self.ui_port}"]
             self._up = subprocess.Popen(argv, env=self.env, stdout=log, stderr=log)
         # While it starts: trainings whose plans wait when a page needs one.
-        self._spare = [Place(self, f"spare {number}") for number in range(4)]
+        self._spare = [Place(self, f"spare {number}") for number in range(SPARE)]
         for place in self._spare:
             place.start_job()
         self.until("relight is up", lambda: "relight is up" in self.log(), 90)
@@ -241,7 +179,7 @@ class World:
         if "recover:alps:" in text:
             text = re.sub(r"'?recover:alps:4243:0:[0-9a-f.]+'?", self.ended(), text)
         if "--workflow-id ID" in text:
-            other = self._spare.pop()
+            other = self._waiting_one()
             digest = other.waiting()["status"]["plan_digest"]
             text = text.replace("--workflow-id ID", f"--workflow-id {other.waiting()['recovery_id']}")
             text = text.replace("640662a2", digest)
@@ -264,8 +202,19 @@ class World:
             text = re.sub(r"^((?:relight \w+|scancel) )1\b", rf"\g<1>{place.job}", text)
         return text
 
+    def _waiting_one(self) -> Place:
+        """A job whose plan waits, or soon will."""
+        if self._spare:
+            return self._spare.pop()
+        self._made += 1
+        place = Place(self, f"spare {self._made}")
+        place.start_job()
+        place.watch()
+        place.break_it()
+        return place
+
     def _take_spare(self, place: Place) -> None:
-        spare = self._spare.pop()
+        spare = self._waiting_one()
         place.job, place.watched, place.broken = spare.job, True, True
 
     def ended(self) -> str:
@@ -290,13 +239,17 @@ class World:
         if name == "doctor" and place.job in text.split():
             self.until("its steps are seen", lambda: (place.view()["status"] or {}).get("progress"), 30, 0.5)
         if name == "checkpoints":
-            self.until("a checkpoint", lambda: [*(place.dir / "checkpoints").glob("step_*[0-9]")])
+            self.until("a checkpoint", place.checkpoints)
         if place.page == "docs/tutorial.md":
             self._follow_tutorial(place, name)
         if text.startswith("relight nodes release"):
-            asyncio.run(self._drain("node04"))
+            drain(self.env["TEMPORAL_ADDRESS"], CLUSTER, "node04")
+            self.until(
+                "it is drained", lambda: "DRAIN" in self.slurm.run("scontrol", "show", "node", "node04")
+            )
         if text.startswith(("relight nodes clear", "relight guard reset")):
-            asyncio.run(self._accuse("node04"))
+            accuse(self.env["TEMPORAL_ADDRESS"], CLUSTER, "node04")
+            self.until("the guard knows", lambda: '"node04"' in self.relight("nodes", "--json"), every=0.3)
 
     def _follow_tutorial(self, place: Place, name: str) -> None:
         """Waits where its reader is told to look again."""
@@ -320,38 +273,3 @@ class World:
             place.broken = True
         if text.startswith(("relight approve", "relight reject")):
             place.broken = False
-
-    # ---- nodes -----------------------------------------------------------------
-    async def _client(self) -> Client:
-        return await Client.connect(f"127.0.0.1:{self.port}", data_converter=pydantic_data_converter)
-
-    async def _drain(self, node: str) -> None:
-        """Lets relight drain a node, as a recovery's plan would."""
-        client = await self._client()
-        recovery = f"recover:{CLUSTER}:1:0:docs"
-        start = NodeDrainInput(
-            cluster=CLUSTER,
-            node=node,
-            cause=Cause.GPU_FALLEN_OFF_BUS,
-            recovery_id=recovery,
-            evidence_at=datetime.now(UTC),
-            guard_id=guard_id(CLUSTER),
-            partition="main",
-        )
-        await client.start_workflow(
-            NODE_DRAIN_WORKFLOW, start, id=node_drain_id(CLUSTER, node, recovery), task_queue=TASK_QUEUE
-        )
-
-        def drained() -> bool:
-            return "DRAIN" in self.slurm.run("scontrol", "show", "node", node)
-
-        await asyncio.to_thread(self.until, f"{node} is drained", drained, 30, 0.2)
-
-    async def _accuse(self, node: str) -> None:
-        """Lets something be held against a node."""
-        guard = (await self._client()).get_workflow_handle(guard_id(CLUSTER))
-        await guard.signal(
-            "report_node",
-            NodeReport(nodes=(node,), cause=Cause.NVLINK, at=datetime.now(UTC), partition="main"),
-        )
-        await asyncio.sleep(0.5)
