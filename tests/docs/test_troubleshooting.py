@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md quotes relight: what it quotes is said, and the stages that it names are the doctor's."""
+"""docs/troubleshooting.md quotes relight: what it quotes is said, and its stages are the doctor's."""
 
 import re
 
