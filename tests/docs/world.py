@@ -37,6 +37,8 @@ policy_file = "{root}/policy.yaml"
 url = "{root}/archive"
 """
 POLICY = "policies: {default: {settle: 200ms, approval_deadline: 10m, confirm_window: 20s}}\n"
+STEPS = 25
+"""So many steps the tutorial's training makes before it is told to hang: its rhythm is known by then."""
 SPARE = 4
 """So many plans wait from the beginning on; more are made when they are needed."""
 FILES = {
@@ -61,6 +63,7 @@ class World:
         self._places: dict[str, Place] = {}
         self._spare: list[Place] = []
         self._made = SPARE
+        self._ended: Place | None = None
         self._up: subprocess.Popen[bytes] | None = None
 
     # ---- starting and stopping -------------------------------------------------
@@ -219,13 +222,12 @@ class World:
 
     def ended(self) -> str:
         """The id of a recovery that has ended."""
-        place = self.place("ended")
-        if not place.job:
-            self._take_spare(place)
-            place.waiting()
-            self.relight("approve", place.job, "--yes")
-        assert place.outcome() == "resumed"
-        return str(place.view()["recoveries"][-1]["recovery_id"])
+        if self._ended is None:
+            self._ended = self._waiting_one()
+            self._ended.waiting()
+            self.relight("approve", self._ended.job, "--yes")
+        assert self._ended.outcome() == "resumed"
+        return str(self._ended.view()["recoveries"][-1]["recovery_id"])
 
     def _prepare(self, place: Place, text: str) -> None:
         """Brings about what the command takes for granted."""
@@ -241,7 +243,7 @@ class World:
         if name == "checkpoints":
             self.until("a checkpoint", place.checkpoints)
         if place.page == "docs/tutorial.md":
-            self._follow_tutorial(place, name)
+            self._follow_tutorial(place, name, text)
         if text.startswith("relight nodes release"):
             drain(self.env["TEMPORAL_ADDRESS"], CLUSTER, "node04")
             self.until(
@@ -251,11 +253,13 @@ class World:
             accuse(self.env["TEMPORAL_ADDRESS"], CLUSTER, "node04")
             self.until("the guard knows", lambda: '"node04"' in self.relight("nodes", "--json"), every=0.3)
 
-    def _follow_tutorial(self, place: Place, name: str) -> None:
+    def _follow_tutorial(self, place: Place, name: str, text: str) -> None:
         """Waits where its reader is told to look again."""
+        log = place.dir / "train.log"
         if name in {"progress", "watch"}:
-            log = place.dir / "train.log"
             self.until("its first steps", lambda: "iteration" in log.read_text() if log.exists() else "")
+        if "fault.json" in text:
+            self.until("its rhythm is known", lambda: log.read_text().count("iteration") > STEPS)
         if name == "why":
             place.waiting()
         if name == "audit":
