@@ -93,6 +93,7 @@ docs: $(VENV)/.developing
 
 reference: $(VENV)/.developing
 	$(bin)/python -m scripts.reference
+	$(bin)/python scripts/metrics_reference.py
 
 # --strict: a package that could not be looked up counts as a failure, and not as a clean one.
 audit: $(VENV)/.developing
