@@ -1,7 +1,8 @@
 """`docs/reference/json.md`: what `--json` prints, from the models of `relight/cli/shapes.py`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import BaseModel
 
@@ -57,16 +58,21 @@ def page() -> str:
     """The text of the page."""
     told = printed()
     roots = list(dict.fromkeys(model for model, _ in told.values()))
-    others = sorted(_reached(roots) - set(roots), key=lambda model: model.__name__)
+    others = sorted(_reached(roots) - set(roots), key=lambda model: (model.__name__, model.__module__))
+    titles = _titles((*roots, *others))
+
+    def link(model: type[BaseModel]) -> str:
+        return f"[{titles[model]}](#{re.sub(r'[^a-z0-9]+', '-', titles[model].lower()).strip('-')})"
+
     parts = [head("JSON", INTRO, "relight/cli/shapes.py and relight/contracts/"), "## What commands print\n"]
-    rows = [(f"`{command} --json`", _printed(*shape)) for command, shape in told.items()]
+    rows = [(f"`{command} --json`", _printed(*shape, link)) for command, shape in told.items()]
     rows.append(("`relight diagnose --json`", "[Diagnosis of a dead run](#diagnosis-of-a-dead-run)"))
     parts += [table(("command", "prints"), rows), "## Shapes\n"]
     for model in (*roots, *others):
-        parts += [f"### {model.__name__}\n"]
+        parts += [f"### {titles[model]}\n"]
         if text := about(model):
             parts += [f"{prose(text)}\n"]
-        parts.append(table(("field", "value", "meaning"), _fields(model)))
+        parts.append(table(("field", "value", "meaning"), _fields(model, link)))
     fields = [(code(key), prose(text)) for key, text in DIAGNOSE.items()]
     parts += ["### Diagnosis of a dead run\n", table(("field", "meaning"), fields)]
     return "\n".join(parts)
@@ -83,9 +89,19 @@ def printed() -> dict[str, tuple[type[BaseModel], bool]]:
     return found | dict(OTHERS)
 
 
-def _printed(model: type[BaseModel], several: bool) -> str:
-    name = f"[{model.__name__}](#{model.__name__.lower()})"
-    return f"list of {name}" if several else name
+def _titles(models: Sequence[type[BaseModel]]) -> dict[type[BaseModel], str]:
+    """Their names; of two with the same name, with the part of relight that they are from."""
+    names = Counter(model.__name__ for model in models)
+    return {
+        model: f"{model.__name__} ({model.__module__.split('.')[1]})"
+        if names[model.__name__] > 1
+        else model.__name__
+        for model in models
+    }
+
+
+def _printed(model: type[BaseModel], several: bool, link: Callable[[type[BaseModel]], str]) -> str:
+    return f"list of {link(model)}" if several else link(model)
 
 
 def _reached(models: list[type[BaseModel]]) -> set[type[BaseModel]]:
@@ -99,7 +115,7 @@ def _reached(models: list[type[BaseModel]]) -> set[type[BaseModel]]:
     return found
 
 
-def _fields(model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
+def _fields(model: type[BaseModel], link: Callable[[type[BaseModel]], str]) -> Iterator[tuple[str, str, str]]:
     texts = below(model)
     for name, field in model.model_fields.items():
-        yield f"`{name}`", words(field.annotation), prose(texts.get(name, ""), none="`null`")
+        yield f"`{name}`", words(field.annotation, link), prose(texts.get(name, ""), none="`null`")

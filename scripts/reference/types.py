@@ -1,7 +1,7 @@
 """Types in words, as somebody meets them who writes TOML or YAML, or reads JSON."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -23,23 +23,23 @@ _PLAIN: dict[Any, str] = {
 }
 
 
-def words(annotation: Any) -> str:
-    """A type in words; enumerations by their values, models by their names."""
+def words(annotation: Any, link: Callable[[type[BaseModel]], str] = lambda model: model.__name__) -> str:
+    """A type in words; enumerations by their values, models by what `link` gives."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return words(args[0])
+        return words(args[0], link)
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in args)
     if origin in (Union, types.UnionType):
-        return " or ".join(words(arg) for arg in args)
+        return " or ".join(words(arg, link) for arg in args)
     if origin in (tuple, list):
-        return f"list of {words(args[0])}"
+        return f"list of {words(args[0], link)}"
     if origin in (dict, Mapping):
-        return f"table from {words(args[0])} to {words(args[1])}"
+        return f"table from {words(args[0], link)} to {words(args[1], link)}"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return ", ".join(f"`{member.value}`" for member in annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+        return link(annotation)
     return _PLAIN[annotation]
 
 
