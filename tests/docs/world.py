@@ -102,6 +102,8 @@ class World:
             self._up.send_signal(signal.SIGTERM)
             self._up.wait(60)
         self.slurm.run("scancel", "--user", "root")
+        if exc[0] is None:
+            self.slurm.wait_idle()  # the next tests find the cluster as they want it
 
     def log(self) -> str:
         """What `relight up` has written."""
