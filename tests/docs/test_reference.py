@@ -4,12 +4,9 @@ from functools import cache
 
 import pytest
 
-from relight.cli.diagnose import as_data
 from relight.config import Settings
-from relight.contracts import Action, Cause, Symptom
-from relight.diagnosis.offline import Report
-from scripts.reference import DIRECTORY, PAGES, json_shapes
-from scripts.reference.commands import leaves, parameters_of
+from scripts.reference import DIRECTORY, PAGES
+from scripts.reference.commands import leaves
 from scripts.reference.markdown import cell, code, prose
 from scripts.reference.settings import default_text
 
@@ -32,24 +29,6 @@ def test_every_command_and_option_is_in_the_page() -> None:
         for option in (opt for param in command.params for opt in param.opts if opt.startswith("--")):
             if option not in {"--install-completion", "--show-completion", "--help"}:
                 assert option in section, f"{name} {option}"
-
-
-def test_every_command_that_prints_json_has_a_shape() -> None:
-    offering = {
-        name
-        for name, command in leaves()
-        if command.callback and any(p.name == "--json" for p in parameters_of(command.callback))
-    }
-    told = {*json_shapes.printed(), "relight diagnose"}
-    # `relight audit JOB` is short for `relight audit show JOB`.
-    assert {name.removesuffix(" show") if "audit" in name else name for name in offering} == told
-
-
-def test_diagnose_prints_the_keys_that_the_page_tells() -> None:
-    report = Report(
-        Symptom.CRASH, Cause.USER_CODE, True, (), Action.RESTART, 0.7, "it crashed", "it may help"
-    )
-    assert set(as_data(report)) == set(json_shapes.DIAGNOSE)
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
