@@ -78,6 +78,7 @@ NOT_RUN = (
     NotRun(
         r"relight (up|worker|sensor|sensor node)( .*)?", "runs on; `relight up` serves the tests", options
     ),
+    NotRun(r"relight simulate .*", "takes minutes; tests/integration/test_simulate.py runs it", options),
     NotRun(r"(SLURM_\w+=\S+ )*(\S*/)?pip install .*", "needs a package index", extra),
     NotRun(r"systemctl (enable|start|stop|restart|status|disable) .*", "needs systemd", unit_file),
     NotRun(r"\. \.venv/bin/activate", "the tests run in their environment already", default_environment),
