@@ -14,7 +14,7 @@ checkpoints := $(VENV)-checkpoints
 faults := $(VENV)-faults
 
 .PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose screenshots bench bench-quick \
-	bench-faults lint audit slurm slurm-packages venv clean
+	bench-faults docs reference lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -26,7 +26,9 @@ help:
 	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
 	@echo "make bench-faults    real faults of a real PyTorch training on Slurm, some hours (ARGS=\"--runs 3 --resume\")"
 	@echo "make screenshots     takes the pictures in docs/images anew (Chromium)"
-	@echo "make lint            ruff, mypy --strict, import arrows"
+	@echo "make lint            ruff, mypy --strict, import arrows, the documentation's links"
+	@echo "make docs            the documentation as web pages, in site/"
+	@echo "make reference       writes the pages of docs/reference/ that are made from the code"
 	@echo "make audit           known holes in what relight depends on (asks PyPI's advisories)"
 	@echo "make slurm           a real four-node Slurm cluster on this machine, until Ctrl-C"
 	@echo "make slurm-packages  installs Slurm, munge, MariaDB, Prometheus and Chromium for the tests (Debian, as root)"
@@ -92,6 +94,15 @@ lint: $(VENV)/.developing
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
+	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --site-dir $(VENV)/site
+
+docs: $(VENV)/.developing
+	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build
+	@echo "begin at site/index.html"
+
+reference: $(VENV)/.developing
+	$(bin)/python -m scripts.reference
+	$(bin)/python scripts/metrics_reference.py
 
 # --strict: a package that could not be looked up counts as a failure, and not as a clean one.
 audit: $(VENV)/.developing

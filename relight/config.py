@@ -136,6 +136,7 @@ class WorkerSettings(_Section):
     metrics_address: HostAndPort = ""
     """`host:port` to serve Prometheus metrics on; empty: none."""
     max_cached_workflows: int = Field(default=1000, ge=1)
+    """So many workflows are kept in memory; the others are read from their history when something happens."""
     graceful_shutdown: Duration = timedelta(seconds=30)
     """How long running activities may take to finish after a stop was asked for."""
     build_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
@@ -315,6 +316,7 @@ class LocalSettings(_Section):
     """The `local` scheduler."""
 
     nodes: int = Field(default=4, ge=1, le=64)
+    """How many nodes it pretends to have."""
 
 
 class _Environment(EnvSettingsSource):
@@ -362,6 +364,7 @@ class Settings(BaseSettings):
     """Newly watched jobs ask the cluster's guard before relight changes anything, and workers run it."""
     guard_limits: GuardSettings = GuardSettings()
     task_queue: str = TASK_QUEUE
+    """The queue of Temporal that workers serve; monitors and recoveries are put into it."""
     state_dir: Path = Path(platformdirs.user_state_dir("relight"))
     """Where the sensor keeps what it has read, and the local scheduler its jobs."""
     policies: dict[str, Policy] = Field(default_factory=dict)

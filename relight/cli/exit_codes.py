@@ -8,6 +8,7 @@ class ExitCode(IntEnum):
     """What a script can tell from `relight`'s exit status."""
 
     OK = 0
+    """It worked."""
     FAILURE = 1
     """It did not work, for a reason that has no code of its own."""
     USAGE = 2
@@ -21,10 +22,11 @@ class ExitCode(IntEnum):
     REFUSED = 6
     """Refused, by a permission, by the state of things, or by the person asked."""
     NOT_READY = 7
-    """Temporal answers, but no worker does, or the namespace is not set up for relight."""
+    """Temporal answers, but no worker does, or the namespace is not set up: `relight setup`."""
     OVERDUE = 8
-    """A job is held for longer than relight said, and was not released."""
+    """`relight watchdog`: a job is held for longer than relight said, and was not released."""
     INTERRUPTED = 130
+    """Interrupted: Ctrl-C."""
 
 
 MEANINGS: Mapping[ExitCode, str] = {

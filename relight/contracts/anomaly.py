@@ -26,10 +26,15 @@ class Symptom(StrEnum):
     """What a person would see."""
 
     CRASH = "crash"
+    """The training, or one rank of it, ended with an error."""
     HANG = "hang"
+    """It runs, and makes no progress."""
     SLOW = "slow"
+    """It makes progress, and more slowly than before."""
     DEGRADED = "degraded"
+    """It makes progress, and something about it or its machines is wrong."""
     NONE = "none"
+    """Nothing."""
 
 
 class Role(StrEnum):

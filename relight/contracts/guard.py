@@ -145,6 +145,7 @@ class GuardLimits(Model):
     recoveries_at_once: int = Field(default=50, ge=1, le=500)
     """Recoveries between their first change and their end."""
     recoveries_per_hour: int = Field(default=200, ge=1, le=1000)
+    """Recoveries that get their permit within an hour."""
     recoveries_per_user: int = Field(default=20, ge=1, le=500)
     """Recoveries at once of one user's jobs."""
     drains_per_hour: int = Field(default=4, ge=0, le=500)
@@ -153,6 +154,7 @@ class GuardLimits(Model):
     """The most of a partition that may be drained at one time. One node always may; where the partition's
     size is not known, no more than one."""
     breaker_nodes: int = Field(default=3, ge=1)
+    """So many faulty nodes trip a breaker, where `breaker_share` of all is not more."""
     breaker_share: float = Field(default=0.05, ge=0, le=1)
     """So many faulty nodes trip the breaker: `breaker_nodes`, or this share of all if that is more."""
     breaker_window: timedelta = Field(default=timedelta(minutes=10), gt=timedelta(0))

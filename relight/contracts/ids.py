@@ -37,12 +37,20 @@ def node_drain_id(cluster: str, node: str, recovery: str) -> str:
 
 
 CLUSTER = SearchAttributeKey.for_keyword("RelightCluster")
+"""The cluster's name."""
 JOB_ID = SearchAttributeKey.for_keyword("RelightJobId")
+"""The scheduler's id of the job."""
 USER = SearchAttributeKey.for_keyword("RelightUser")
+"""Whose job it is."""
 STATE = SearchAttributeKey.for_keyword("RelightState")
+"""What it is doing, as `relight jobs` and `relight show` call it: of a monitor `watching`, `settling`,
+`recovering` or `paused`, of a recovery its step or how it ended, of the guard what its breakers do."""
 MODE = SearchAttributeKey.for_keyword("RelightMode")
+"""`observe` or `act`."""
 CAUSE = SearchAttributeKey.for_keyword("RelightCause")
+"""The diagnosed cause, of a recovery."""
 NODES = SearchAttributeKey.for_keyword_list("RelightNodes")
+"""The job's nodes, as many as fit; of a drained node that node."""
 
 SEARCH_ATTRIBUTES = (CLUSTER, JOB_ID, USER, STATE, MODE, CAUSE, NODES)
 """All of relight's search attributes: `relight setup` registers them, the worker checks them at start."""

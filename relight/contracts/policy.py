@@ -14,6 +14,7 @@ class CheckpointLayout(Model):
     """How a run arranges its checkpoints, where it is none of the layouts that are recognised."""
 
     name: str = "described"
+    """What `relight checkpoints` calls it."""
     glob: str = Field(min_length=1, max_length=500)
     """Which directories or files are checkpoints, relative to the checkpoint directory: `run-*/save_*`."""
     step: str = r"(\d+)(?!.*\d)"

@@ -45,7 +45,9 @@ class Override(_Part):
     partition: tuple[str, ...] = ()
     """Of these partitions; empty: of all."""
     user: tuple[str, ...] = ()
+    """Of these users; empty: of all."""
     account: tuple[str, ...] = ()
+    """Of these accounts; empty: of all."""
     policy: str = ""
     """The policy of jobs that ask for none; `never` holds also for those that ask for another."""
     mode: Mode | None = None
@@ -78,6 +80,7 @@ class PolicyFile(_Part):
     policies: dict[str, Policy] = Field(default={})
     """By name. What one does not say is as relight's default has it, not as the policy `default`."""
     overrides: tuple[Override, ...] = ()
+    """Where it differs: by partition, user or account."""
     observe: tuple[str, ...] = Field(default=(), max_length=1000)
     """Detectors, signatures and Xids (`xid-79`, or the number) that only count: what they alone saw is
     shown, and a person is asked."""

@@ -1,0 +1,1 @@
+"""What is used to make and to test relight, and is no part of it."""
