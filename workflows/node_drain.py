@@ -28,7 +28,8 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.policy.node_drain import was_forgotten
     from workflows.attributes import show
-    from workflows.details import MAX_DETAILS, clip, code, fence
+    from workflows.details import clip
+    from workflows.drain_details import drain_details
     from workflows.permit import GuardPermit
     from workflows.signals import read, tell
     from workflows.steps import StepFailed, attempt, may_try_again, pause_after, poll
@@ -356,7 +357,7 @@ class NodeDrain:
             SearchAttributePair(CLUSTER, start.cluster),
             SearchAttributePair(JOB_ID, start.job.partition(".")[0]),
             SearchAttributePair(USER, start.user),
-            SearchAttributePair(STATE, state),
+            SearchAttributePair(STATE, self._end.value if self._end else state),
             SearchAttributePair(CAUSE, start.cause.value),
             SearchAttributePair(NODES, [start.node]),
         ]
@@ -364,22 +365,8 @@ class NodeDrain:
         self._show()
 
     def _show(self) -> None:
-        start = self._start
-        parts = [
-            f"# Node {code(start.node)}: {self._end.value if self._end else self._state}",
-            f"Cause **{start.cause.value}**, seen in attempt {code(start.job)}: {code(start.because)}",
-        ]
-        if self._state == "awaiting-permit" and self._permit.waits:
-            parts.append(f"It waits for a permit: {code(f'{self._permit.gate}, {self._permit.reason}')}.")
-        if self._end is None:
-            word = "Give it back" if self._drained_at else "Do not drain it"
-            parts.append(f"{word}:\n" + fence(f"relight nodes release {start.node} --reason WHY"))
-        if start.evidence:
-            quoted = "\n".join(f"[{e.source.value}] {e.where} {e.text}" for e in start.evidence[:8])
-            parts.append("## Evidence\n" + fence(quoted))
-        if self._log:
-            parts.append("## Done so far\n" + "\n".join(f"- {code(line)}" for line in self._log))
-        workflow.set_current_details(clip("\n\n".join(parts), MAX_DETAILS))
+        page = drain_details(self._start, self.status(), workflow.info().namespace)
+        workflow.set_current_details(page)
 
 
 def _who(note: Note) -> str:

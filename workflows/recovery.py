@@ -815,7 +815,8 @@ class RecoveryWorkflow:
 
     def _enter(self, state: str) -> None:
         self._state = state
-        show(search_attributes(self._job, state, self._diagnosis.cause))
+        shown = state if self._outcome is None else self._outcome.outcome.value
+        show(search_attributes(self._job, shown, self._diagnosis.cause))
         self._show()
 
     def _show(self) -> None:
@@ -833,6 +834,9 @@ class RecoveryWorkflow:
                 deadline=self._approval.deadline,
                 log=self._log,
                 ending=f"{ended.outcome.value}, {ended.reason}" if ended else "",
+                policy=self._job.policy,
+                approvals=self._approval.approvals,
+                outcome=ended.outcome if ended else None,
             )
         )
 

@@ -112,6 +112,10 @@ async def test_the_queries_of_the_guide_work(waiting: Incident) -> None:
     assert len(found) >= 10
     assert found['RelightJobId = "JOB"'] == 2
     assert found['WorkflowType = "RecoveryWorkflow" AND RelightState = "awaiting-approval"'] >= 1
+    unsolved = (
+        'WorkflowType = "RecoveryWorkflow" AND ExecutionStatus = "Completed" AND RelightState != "resumed"'
+    )
+    assert found[unsolved] == 0
     assert found['WorkflowType = "ClusterGuard" AND RelightState != "closed"'] == 0
 
 
@@ -138,6 +142,7 @@ async def test_the_recoverys_page_tells_what_happened_and_what_to_do(
         "ValueError: shape mismatch",
         "drain_job (changes something): ",
         "observe mode: relight changes nothing by itself",
+        "May decide: anybody",
     ):
         await expect(details).to_contain_text(text)
     await _assert_readable(page)
@@ -201,6 +206,9 @@ async def test_a_plan_is_approved_from_the_page_and_training_resumes(
         await page.reload()
         details = await _current_details(page)
         await expect(details).to_contain_text(f"Job {crashed.job_id}: resumed, ")
+        await expect(details).to_contain_text("Nothing is left to do")
+        resumed = f'RelightJobId = "{crashed.job_id}" AND RelightState = "resumed"'
+        assert (await stage.client.count_workflows(resumed)).count == 1
         await expect(details).to_contain_text("approved by anna: a bad sample, seen before")
 
 
