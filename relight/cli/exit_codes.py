@@ -5,28 +5,18 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a script can tell from `relight`'s exit status."""
+    """What a script can tell from `relight`'s exit status; `MEANINGS` has the words."""
 
     OK = 0
-    """It worked."""
     FAILURE = 1
-    """It did not work, for a reason that has no code of its own."""
     USAGE = 2
-    """Wrong arguments or settings."""
     NO_TEMPORAL = 3
-    """Temporal does not answer."""
     NO_SCHEDULER = 4
-    """The scheduler does not answer."""
     NOT_FOUND = 5
-    """No such job, monitor or recovery."""
     REFUSED = 6
-    """Refused, by a permission, by the state of things, or by the person asked."""
     NOT_READY = 7
-    """Temporal answers, but no worker does, or the namespace is not set up: `relight setup`."""
     OVERDUE = 8
-    """`relight watchdog`: a job is held for longer than relight said, and was not released."""
     INTERRUPTED = 130
-    """Interrupted: Ctrl-C."""
 
 
 MEANINGS: Mapping[ExitCode, str] = {

@@ -70,9 +70,9 @@ def test_commands_are_completed_too(nobody_home: None, settings_file: Path) -> N
 
 def test_exit_codes_are_in_the_help_and_in_the_reference(alone: Relight) -> None:
     overview = " ".join(alone("--help").stdout.split())
-    reference = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
+    reference = (Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md").read_text()
     assert set(MEANINGS) == set(ExitCode)
     for code, words in MEANINGS.items():
         assert f"{code.value} {words.replace('`', '')}" in overview
-        assert f"| {code.value} | {words} |" in reference
+        assert f"| {code.value} | `{code.name}` | {words} |" in reference
     assert "Exit codes: relight --help" in alone("show", "--help").stdout
