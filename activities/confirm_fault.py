@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from statistics import median
 
 import structlog
 from temporalio import activity
@@ -63,7 +64,7 @@ class Look(Model):
     step: int | None
     marks: tuple[LogMark, ...]
     interval: timedelta | None = None
-    """The longest time between the last step lines, by what they say of it themselves."""
+    """The usual time between step lines, by what they say of it themselves."""
 
 
 async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
@@ -258,14 +259,17 @@ def _needed_silence(given: ConfirmInput, first: Look) -> timedelta:
 
 
 def _interval(lines: Sequence[StepLine]) -> timedelta | None:
-    """The longest time between these step lines; None where too few of the gaps are known."""
+    """The usual time between these step lines; None where too few of the gaps are known.
+
+    They are the first and the last few of a log: the one gap that lies between those counts for nothing.
+    """
     gaps = [
         (after.step - before.step) * after.step_seconds
         for before, after in pairwise(lines)
         if after.step > before.step and after.step_seconds is not None and math.isfinite(after.step_seconds)
     ]
-    longest = max(gaps, default=0.0)
-    return timedelta(seconds=longest) if len(gaps) >= LEAST_GAPS and 0 < longest < LONGEST_GAP else None
+    usual = median(gaps) if len(gaps) >= LEAST_GAPS else 0.0
+    return timedelta(seconds=usual) if 0 < usual < LONGEST_GAP else None
 
 
 def _earlier_look() -> Look | None:

@@ -216,6 +216,7 @@ async def test_silence_must_last_two_learned_intervals(run: Runner, log: Path) -
     ("lines", "needed"),
     [
         (step_lines(120, 125), 2),  # every 0.1 s: the shortest silence
+        (step_lines(1, 125), 2),
         ("".join(map(step_line, range(25, 126, 25))), 5),  # every 25 steps, that is 2.5 s
         (step_lines(124, 125), 15),  # too few to tell
         ("step 120 loss 1.0\nstep 125 loss 1.0\n", 15),
