@@ -203,6 +203,10 @@ class Cell:
         for node in lab.slurm.nodes:
             if "DRAIN" in show(lab.slurm, node):
                 await asyncio.to_thread(self._release, node)
+            if "DRAIN" in show(lab.slurm, node):
+                # slurmctld itself drains a node ("Duplicate jobid") where a job runs that it has forgotten.
+                self.facts["drained_by_slurm"] = node
+                lab.slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         lab.slurm.run("scancel", "--user", "root", check=False)
         await asyncio.to_thread(lab.slurm.wait_idle)
         if training is not None:
