@@ -2,15 +2,16 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from tests.slurm.cluster import SlurmCluster
 
-JOB = """#!/bin/bash
+JOB = f"""#!/bin/bash
 #SBATCH --job-name=train --requeue --open-mode=append --output=train.log
-exec python -m relight.demo.trainer --dir . --step-time 0.1 --save-every 5
+exec {sys.executable} -m relight.demo.trainer --dir . --step-time 0.1 --save-every 5
 """
 
 

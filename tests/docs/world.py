@@ -237,7 +237,7 @@ class World:
         name = about[1] if about else ""
         if place.job and place.job in text and name not in {"watch", ""}:
             place.watch()
-        if place.job and name in {"approve", "reject"}:
+        if place.job and name in {"approve", "reject", "logs"}:
             place.break_it()
             place.waiting()
         if name == "doctor" and place.job in text.split():
