@@ -26,6 +26,7 @@ from relight.contracts.steps import (
     PollInput,
     VerifyInput,
 )
+from relight.policy.holds import LAUNCH_FAILED
 from relight.scheduler.port import NotSupported
 from tests.activities.conftest import FIRST, RECOVERY, Runner, training
 from tests.activities.double import T0, Double, running
@@ -128,6 +129,12 @@ async def test_nothing_is_left_of_a_forgotten_job(run: Runner, double: Double) -
         ({"state": JobState.PENDING, "held": True}, ATTEMPT_CHANGED),
         ({"state": JobState.CANCELLED}, ATTEMPT_CHANGED),
         ({"restart_count": 1}, ATTEMPT_CHANGED),
+        ({"restart_count": 1, "state": JobState.COMPLETING}, NOT_YET),
+        ({"restart_count": 1, "state": JobState.PENDING}, ATTEMPT_CHANGED),
+        (
+            {"restart_count": 1, "state": JobState.PENDING, "held": True, "reason": LAUNCH_FAILED},
+            RESUME_FAILED,
+        ),
     ],
 )
 async def test_verify_running(run: Runner, double: Double, fields: dict[str, Any], kind: str | None) -> None:

@@ -24,7 +24,7 @@ async def test_a_job_that_slurm_could_not_start_is_started_again(lab: Lab) -> No
         path.unlink()
 
     first = await lab.outcome(training)
-    assert first.outcome is Outcome.FAILED_AGAIN, first
+    assert first.outcome is Outcome.FAILED_AGAIN, first.reason
     assert "could not start the new attempt" in first.reason
     second = await lab.outcome(training, number=1)
     assert (second.outcome, second.cause) == (Outcome.RESUMED, Cause.SCHEDULER), second
