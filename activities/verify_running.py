@@ -34,8 +34,8 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
     if could_not_start(info):
         raise resume_failed(f"the scheduler could not start the new attempt: {in_words(info)}")
     if info.completing and relate(info, given.attempt) is Relation.NEWER:
-        # Requeued: by somebody, or by the scheduler that could not start it. It tells when the nodes are free.
-        raise not_yet(f"why job {info.job_id} was requeued is not known yet: it is {in_words(info)}")
+        # By somebody, or by the scheduler that could not start it: it tells when the nodes are free.
+        raise not_yet(f"why job {info.job_id} was requeued is not known: {in_words(info)}")
     check_same(given, info)
     if info.state is JobState.PENDING and info.held:
         raise attempt_changed(f"job {info.job_id} was held by somebody else: {in_words(info)}")
