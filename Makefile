@@ -40,16 +40,15 @@ demo: $(VENV)/.installed
 demo-slurm: $(VENV)/.installed
 	$(bin)/python -m tests.slurm.cluster --nodes 4 -- $(abspath $(bin))/relight demo --scheduler slurm-cli $(ARGS)
 
-# The integration tests mostly wait for real time to pass, and the checkpoint tests for a download of some
-# 490 MB: the others run beside them.
+# All tests mostly wait: the integration tests run beside the others, and those in two processes. The checkpoint
+# tests begin with a download of some 490 MB.
 test: $(VENV)/.developing slurm-packages
 ifeq ($(ARGS),)
-	@echo "tests/integration and test-checkpoints run beside the others; what they say follows at the end" \
-		"($(VENV)/beside.log)"
-	@{ $(bin)/python -m pytest tests/integration; integration=$$?; \
-		$(MAKE) --no-print-directory test-checkpoints && exit $$integration; } >$(VENV)/beside.log 2>&1 & beside=$$!; \
-	$(bin)/python -m pytest --ignore=tests/integration; others=$$?; \
-	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((others || beside))
+	@echo "tests/integration runs beside the others; what it says follows at the end ($(VENV)/beside.log)"
+	@$(bin)/python -m pytest tests/integration >$(VENV)/beside.log 2>&1 & beside=$$!; \
+	$(bin)/python -m pytest -n2 --dist loadfile --ignore=tests/integration; others=$$?; \
+	$(MAKE) --no-print-directory test-checkpoints; checkpoints=$$?; \
+	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((others || checkpoints || beside))
 else
 	$(bin)/python -m pytest $(ARGS)
 endif
