@@ -54,7 +54,7 @@ class Deployment:
 
     async def set_current(self, build: str) -> None:
         names = ("--deployment-name", self._name, "--build-id", build)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await asyncio.to_thread(self._run, "set-current-version", *names, "--yes")
@@ -87,15 +87,16 @@ async def test_a_guard_moves_to_the_newer_version_and_the_older_one_drains(
 
     newer.start(RELIGHT_WORKER__BUILD_ID="2.0", **named).serving()
     await deployment.set_current("2.0")
-    await guard.signal("pause", Note(by="anna", reason="an upgrade"))  # the next thing that happens to it
-    async with asyncio.timeout(30):
-        while await version_of(client, guard.id) != "2.0":  # noqa: ASYNC110 - in another process
-            await asyncio.sleep(0.2)
+    async with asyncio.timeout(60):
+        while await version_of(client, guard.id) != "2.0":
+            # It moves with the next thing that happens to it, once Temporal has spread the word.
+            await guard.signal("pause", Note(by="anna", reason="an upgrade"))
+            await asyncio.sleep(1)
     assert await asyncio.to_thread(worker.stop) == 0
     status = await until(guard, lambda s: s.paused)
     assert status.counts.renewals == 1, "it went on with all that it knew"
     left = f"TemporalWorkerDeploymentVersion='queue-{tmp_path.name}:{{}}' AND ExecutionStatus='Running'"
-    async with asyncio.timeout(20):  # visibility lags behind
+    async with asyncio.timeout(60):  # visibility lags behind
         while [w.id async for w in client.list_workflows(left.format("2.0"))] != [guard.id]:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     assert [w.id async for w in client.list_workflows(left.format("1.0"))] == []

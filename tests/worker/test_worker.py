@@ -143,12 +143,14 @@ async def test_a_recovery_and_its_metrics_in_prometheus(
     assert outcome.outcome is Outcome.RESUMED, outcome
     assert (await train.info()).restart_count == 1
 
-    text = scrape(address)
-    assert "relight_recoveries_total{" in text
-    assert "relight_detections_total{" in text
-    assert "temporal_num_pollers" in text
-    assert "temporal_workflow_completed" in text
-    assert "relight_guard_up{" in text
+    for metric in (
+        "relight_recoveries_total{",
+        "relight_detections_total{",
+        "temporal_num_pollers",
+        "temporal_workflow_completed",
+        "relight_guard_up{",
+    ):
+        assert await eventually(lambda metric=metric: metric in scrape(address)), metric
     with prometheus(tmp_path, address) as ask:
         assert await eventually(lambda: ask('up{job="relight"}')) == 1
         assert await eventually(lambda: ask('relight_recoveries_total{outcome="resumed"}')) == 1

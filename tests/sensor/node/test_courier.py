@@ -152,7 +152,7 @@ async def test_a_fact_that_could_not_be_told_for_an_hour_is_given_up(site: Site)
 async def test_it_asks_who_the_cluster_is_and_ends_when_all_is_told(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courier_module, "IDLE", 0.6)
+    monkeypatch.setattr(courier_module, "IDLE", 4.0)
     info, monitor = await site.job()
     site.spool.put(now_fact())
     running = asyncio.create_task(site.courier(info.nodes[0], cluster="").run(asyncio.Event()))
