@@ -33,7 +33,7 @@ from relight.contracts import (
 )
 from tests.integration.lab import Lab, Process, Training
 from tests.integration.test_checkpoints import MEGATRON, checkpoints, cut
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import ClusterError, SlurmCluster
 
 MUTATING = ("drain_node", "drain_job", "steer_checkpoint", "resubmit", "hold_job", "release_node")
 STEPS = (
@@ -200,17 +200,24 @@ class Cell:
 
     async def _tidy(self, training: Training | None) -> None:
         lab = self.lab
-        for node in lab.slurm.nodes:
-            if "DRAIN" in show(lab.slurm, node):
-                await asyncio.to_thread(self._release, node)
-            if "DRAIN" in show(lab.slurm, node):
-                # slurmctld itself drains a node ("Duplicate jobid") where a job runs that it has forgotten.
-                self.facts["drained_by_slurm"] = node
-                lab.slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         lab.slurm.run("scancel", "--user", "root", check=False)
-        await asyncio.to_thread(lab.slurm.wait_idle)
+        try:
+            await self._give_nodes_back()
+        except ClusterError:  # a drain that was forgotten was given again meanwhile
+            await self._give_nodes_back()
         if training is not None:
             self.facts["job"] = training.job_id
+
+    async def _give_nodes_back(self) -> None:
+        slurm = self.lab.slurm
+        for node in slurm.nodes:
+            if "DRAIN" in show(slurm, node):
+                await asyncio.to_thread(self._release, node)
+            if "DRAIN" in show(slurm, node):
+                # slurmctld itself drains a node ("Duplicate jobid") where a job runs that it has forgotten.
+                self.facts["drained_by_slurm"] = node
+                slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        await asyncio.to_thread(slurm.wait_idle)
 
 
 def broken(attempt: Attempt, node: str, source: Source) -> Anomaly:
