@@ -57,7 +57,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.policy.attempts import same_execution, step_back
     from relight.policy.gates import cool_down_until
     from relight.policy.notices import plan_waits, recovery_ended
-    from relight.policy.plan import make_plan, names, nodes_to_exclude
+    from relight.policy.plan import explained_by_loss, make_plan, names, nodes_to_exclude
     from relight.policy.resume_proof import then
     from relight.policy.steering import STEP, environment
     from workflows import aftermath, runbook
@@ -320,6 +320,7 @@ class RecoveryWorkflow:
         self._note(f"confirm_fault: {confirmation.verdict}, {confirmation.summary}")
         if confirmation.verdict == "confirmed":
             self._mark(confirmed=workflow.now())
+        self._diagnosis = explained_by_loss(self._diagnosis, confirmation.nodes_lost)
         suspected = nodes_to_exclude(self._job, self._diagnosis.nodes, confirmation)
         await self._permit.report(self._job, self._diagnosis, suspected, confirmation)
         await report_fault(self._start.guard_id, self._job, self._diagnosis, confirmation.verdict)
@@ -758,6 +759,8 @@ class RecoveryWorkflow:
         """A plan changes only with what matters: people should not approve a moving target."""
         again = diagnose(self._anomalies, self._start.job)
         again = again.model_copy(update={"progress": again.progress or self._diagnosis.progress})
+        lost = self._confirmation.nodes_lost if self._confirmation else ()
+        again = explained_by_loss(again, lost)
         if _essence(again) == _essence(self._diagnosis):
             self._diagnosis = self._diagnosis.model_copy(update={"evidence": again.evidence})
             return

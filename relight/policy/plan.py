@@ -55,6 +55,17 @@ def nodes_to_exclude(
     return tuple(sorted({*suspects, *confirmation.nodes_lost}))
 
 
+def explained_by_loss(diagnosis: Diagnosis, nodes_lost: tuple[str, ...]) -> Diagnosis:
+    """The diagnosis, with the loss of nodes as its cause where no cause was known.
+
+    The job's log tells of a crash before the scheduler has given the node up.
+    """
+    if diagnosis.cause is not Cause.UNKNOWN or not nodes_lost:
+        return diagnosis
+    told = f"{diagnosis.explanation} The scheduler has lost {names(nodes_lost)}.".strip()
+    return diagnosis.model_copy(update={"cause": Cause.NODE_FAILURE, "explanation": told})
+
+
 def nodes_to_drain(
     policy: Policy, diagnosis: Diagnosis, confirmation: ConfirmResult, excluded: tuple[str, ...]
 ) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from relight.contracts.messages import PastFailure
 from relight.contracts.outcome import CheckpointRef
 from relight.contracts.policy import Steer, Then
 from relight.contracts.steps import ConfirmResult, LocateResult, RejectedCheckpoint
-from relight.policy.plan import make_plan, names, nodes_to_exclude
+from relight.policy.plan import explained_by_loss, make_plan, names, nodes_to_exclude
 from tests.workflows.samples import QUICK, diagnosis, job
 
 CONFIRMED = ConfirmResult(verdict="confirmed", summary="FAILED")
@@ -219,3 +219,13 @@ def test_behind_a_divergence_the_previous_checkpoint_is_taken() -> None:
     made = plan(wrong, diverged_from=CheckpointRef(name="iter_0000110", step=110))
     assert (made.action, made.checkpoint) == (Action.RESTART_PREVIOUS_CHECKPOINT, "iter_0000100")
     assert made.needs_approval_because == ()
+
+
+def test_a_crash_of_unknown_cause_is_the_loss_of_the_node_that_the_scheduler_lost() -> None:
+    unknown = diagnosis(cause=Cause.UNKNOWN, explanation="Rank 3 is gone.")
+    found = explained_by_loss(unknown, ("n2",))
+    assert found.cause is Cause.NODE_FAILURE
+    assert found.explanation == "Rank 3 is gone. The scheduler has lost n2."
+    assert explained_by_loss(unknown, ()) == unknown
+    known = diagnosis(cause=Cause.NVLINK)
+    assert explained_by_loss(known, ("n2",)) == known
