@@ -286,18 +286,20 @@ def page(result: dict[str, Any]) -> str:
         lines += [f"- `{run['step']}`, {KILLS[run['kill']]}: {_wrong(run)}" for run in bad]
     lines += [
         "",
-        "slurmctld writes its state up to five seconds after it has changed. Killed (SIGKILL) before that,",
-        "it forgets a requeue, a release or a drain that it had accepted. relight sees that, and gives it",
-        "again: for a job that shows the failed attempt again, and for a node that is free again after",
-        "slurmctld was started anew within seconds of the drain. A *release* of a node that is forgotten",
-        "leaves a drain that `relight nodes drains` lists as nobody's. And where slurmctld has forgotten that the",
-        "new attempt began, its nodes refuse to start it again (`Duplicate jobid`): Slurm drains one of them and",
-        "holds the job, the recovery ends as `failed_again`, and the next one starts the job.",
+        "slurmctld writes its state up to five seconds after it has changed. Killed (SIGKILL) before",
+        "that, it forgets a requeue, a release or a drain that it had accepted. relight sees that, and",
+        "gives it again: for a job that shows the failed attempt again, and for a node that is free again",
+        "after slurmctld was started anew within seconds of the drain. A *release* of a node that is",
+        "forgotten leaves a drain that `relight nodes drains` lists as nobody's. And where slurmctld has",
+        "forgotten that the new attempt began, its nodes refuse to start it again (`Duplicate jobid`):",
+        "Slurm drains one of them and holds the job, the recovery ends as `failed_again`, and the next",
+        "one starts the job.",
         "",
         "Slurm away for longer: `RELIGHT_TEST_AWAY=600 pytest tests/integration/test_killed.py",
-        "tests/integration/test_lying_slurm.py -k 'away_at_rest or success'` keeps slurmctld away for ten minutes,",
-        "and lets Slurm's commands fail for ten minutes while they say that all went well. In that time no request",
-        "reaches slurmctld that changes anything, and the fault is recovered from afterwards.",
+        "tests/integration/test_lying_slurm.py -k 'away_at_rest or success'` keeps slurmctld away for ten",
+        "minutes, and lets Slurm's commands fail for ten minutes while they say that all went well. In",
+        "that time no request reaches slurmctld that changes anything, and the fault is recovered from",
+        "afterwards.",
     ]
     return "\n".join(lines) + "\n"
 
