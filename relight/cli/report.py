@@ -71,7 +71,8 @@ def _check(out: Path) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"the page needs {' and '.join(missing)}: pip install 'relight[report]' (--json works without)",
+            f"the page needs {' and '.join(missing)}: pip install 'relight[report]' (in a clone: "
+            "pip install -e '.[report]'); --json works without",
             ExitCode.USAGE,
         )
     if out != STDOUT and not out.absolute().parent.is_dir():

@@ -43,6 +43,7 @@ def up(
 ) -> None:
     """Run all of relight here: Temporal's dev server with its web UI, a worker and a sensor."""
     call = invocation(ctx)
+    check_files(call, acts=True)  # once, here: the worker would end again and again
     for option, wanted in (("--port", port), ("--ui-port", ui_port)):
         if not port_is_free(wanted):
             raise CommandError(
@@ -54,7 +55,6 @@ def up(
 
 
 async def _run(call: Invocation, server: DevServer) -> None:
-    check_files(call, acts=True)  # once, here: the worker would end again and again
     await _check_scheduler(call)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

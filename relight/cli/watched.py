@@ -114,8 +114,8 @@ async def find_monitor(client: Client, target: str, cluster: str = "", *, ended:
             f"`relight --cluster {clusters[0]} ...`",
             ExitCode.USAGE,
         )
-    if not found and (renamed := await _by_earlier_id(client, target, cluster)) is not None:
-        now = renamed.job.attempt.job_id
+    renamed = None if found else await _by_earlier_id(client, target, cluster)
+    if renamed is not None and (now := renamed.job.attempt.job_id) != target:
         if not ended:
             raise CommandError(
                 f"job {target} was submitted anew, and is job {now} now: say `{now}`", ExitCode.NOT_FOUND

@@ -183,10 +183,13 @@ def test_a_line_of_another_day_is_never_a_fact(
     catalogue: Catalogue, stamp: str, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     assert bool(read(catalogue, stamp + XID_79, stamped=True)) is told
 
 
-def test_a_new_year_begins_while_it_runs(catalogue: Catalogue) -> None:
+def test_a_new_year_begins_while_it_runs(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     reader = KernelReader(catalogue, "node01", "kern.log")
     new_year = datetime(2027, 1, 1, 0, 0, 5, tzinfo=UTC)
     line = Line(f"Jan 1 00:00:03 node01 kernel: {XID_79}".encode(), new_year, "kern.log:1", stamped=True)
