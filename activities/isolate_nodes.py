@@ -11,6 +11,7 @@ from activities.common import Context, heartbeats, scheduler_errors
 from activities.snapshot_job import how_to_submit
 from relight.contracts import NodeInfo
 from relight.contracts.steps import TOO_FEW_NODES, IsolateInput, IsolateResult
+from relight.policy.exclusions import newly, next_list
 from relight.scheduler.port import NoSuchJob
 
 
@@ -24,27 +25,25 @@ async def isolate_nodes(context: Context, given: IsolateInput) -> IsolateResult:
         with scheduler_errors():
             try:
                 info = await context.scheduler.job(given.job.attempt.job_id)
-                needed, own = info.num_nodes, info.excluded_nodes
+                needed, listed = info.num_nodes, info.excluded_nodes
             except NoSuchJob:  # forgotten: it is submitted anew, from what was saved
                 request = await how_to_submit(context, given.job.attempt)
-                needed, own = request.nodes, request.excluded_nodes
+                needed, listed = request.nodes, request.excluded_nodes
             nodes = await context.scheduler.nodes()
-    listed = own
-    own = tuple(n for n in own if n not in given.readmitted)
-    excluded = tuple(sorted({*own, *(n for n in given.nodes if n in nodes)}))
+    excluded = next_list(listed, given.readmitted, (n for n in given.nodes if n in nodes))
     dropped = tuple(n for n in given.nodes if n not in nodes)
     check_enough(needed, nodes, excluded)
 
     parts = [f"the next attempt runs on none of: {', '.join(excluded) or 'no node is excluded'}"]
-    if own:
-        parts.append(f"on its list are already {', '.join(own)}")
+    if kept := [n for n in listed if n not in given.readmitted]:
+        parts.append(f"on its list are already {', '.join(kept)}")
     if again := [n for n in given.readmitted if n in listed and n not in excluded]:
         parts.append(f"it may run again on {', '.join(again)}")
     if dropped:
         parts.append(f"unknown to the scheduler and left out: {', '.join(dropped)}")
     return IsolateResult(
         excluded_nodes=excluded,
-        added=tuple(n for n in excluded if n not in listed),
+        added=newly(excluded, listed),
         dropped=dropped,
         summary="; ".join(parts),
     )

@@ -23,7 +23,9 @@ from activities.snapshot_job import how_to_submit
 from activities.tag import tagged
 from relight.contracts import JobInfo, JobState
 from relight.contracts.steps import LogMark, ResubmitInput, ResubmitResult
+from relight.files import write_whole
 from relight.policy.attempts import Relation
+from relight.policy.exclusions import newly, next_list
 from relight.policy.holds import hold_deadline
 from relight.scheduler.port import InvalidRequest, NoSuchJob, SchedulerUnreachable
 
@@ -64,8 +66,8 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
 
     lost = await _lost_nodes(context, given)
     listed = info.excluded_nodes
-    excluded = _excluded(given, listed, lost)
-    if set(excluded) != set(info.excluded_nodes):
+    excluded = next_list(listed, given.readmitted, (*given.excluded_nodes, *lost))
+    if set(excluded) != set(listed):
         try:
             await context.scheduler.exclude_nodes(info.job_id, excluded)
         except InvalidRequest as error:  # not pending any more, or a refusal for another reason
@@ -84,8 +86,8 @@ async def _release(context: Context, given: ResubmitInput) -> ResubmitResult:
     accepted = now()
     info = await read_job(context.scheduler, info.job_id)
     text = f"job {info.job_id} is released{_without(excluded, lost)}"
-    added = tuple(n for n in excluded if n not in listed)
-    return _result(given, info, marks, text).model_copy(update={"accepted_at": accepted, "added": added})
+    found = {"accepted_at": accepted, "added": newly(excluded, listed)}
+    return _result(given, info, marks, text).model_copy(update=found)
 
 
 async def _submit(context: Context, given: ResubmitInput) -> ResubmitResult:
@@ -152,7 +154,7 @@ async def _submit_anew(context: Context, given: ResubmitInput, *, hold: bool = F
     """Submits the job's script again, with this recovery's mark; and says which nodes it keeps off."""
     request = await how_to_submit(context, given.failed_attempt)
     lost = await _lost_nodes(context, given)
-    excluded = _excluded(given, request.excluded_nodes, lost)
+    excluded = next_list(request.excluded_nodes, given.readmitted, (*given.excluded_nodes, *lost))
     why = f"starts in place of job {given.failed_attempt.job_id} once that is cancelled" if hold else ""
     request = request.model_copy(
         update={
@@ -173,18 +175,6 @@ async def _submit_anew(context: Context, given: ResubmitInput, *, hold: bool = F
             raise
         info = found
     return info, _without(excluded, lost)
-
-
-def _excluded(given: ResubmitInput, listed: tuple[str, ...], lost: tuple[str, ...]) -> tuple[str, ...]:
-    """The exclusion list of the next attempt.
-
-    Args:
-        given: what the plan excludes, and whom it lets in again.
-        listed: what is on the job's list now.
-        lost: nodes that must not be used, either.
-    """
-    kept = (n for n in listed if n not in given.readmitted)
-    return tuple(sorted({*kept, *given.excluded_nodes, *lost}))
 
 
 async def _find_submitted(context: Context, given: ResubmitInput) -> JobInfo | None:
@@ -227,7 +217,7 @@ def _kept_marks(path: Path) -> tuple[LogMark, ...] | None:
 
 
 def _keep_marks(path: Path, marks: tuple[LogMark, ...]) -> None:
-    store.write(path, _MARKS.dump_json(marks).decode())
+    write_whole(path, _MARKS.dump_json(marks).decode())
     store.prune(path.parent)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from activities import store
 from activities.common import (
     Context,
     attempt_changed,
@@ -22,6 +21,7 @@ from activities.common import (
 from relight.config import Settings
 from relight.contracts import Attempt
 from relight.contracts.steps import PollInput
+from relight.files import write_whole
 from relight.policy.attempts import Relation
 from relight.scheduler.port import SchedulerError, SubmitRequest
 
@@ -43,7 +43,7 @@ async def snapshot_job(context: Context, given: PollInput) -> str:
                 )
             request = await context.scheduler.submit_template(job.attempt.job_id)
     path = _path(context.settings, info.attempt(job.attempt.cluster))
-    await asyncio.to_thread(store.write, path, request.model_dump_json(indent=1))
+    await asyncio.to_thread(write_whole, path, request.model_dump_json(indent=1))
     return f"saved how to submit job {job.attempt.job_id} again ({len(request.script)} characters of script)"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from relight.config import ConfigError
+from relight.files import write_whole
 
 KNOWN = "known-rules.json"
 """Under the state directory."""
@@ -59,7 +60,4 @@ def remember(state_dir: Path) -> None:
     path = state_dir / KNOWN
     if path.exists():
         return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f".{KNOWN}.part")
-    part.write_bytes(_NAMES.dump_json(list(built_in()), indent=1))
-    part.replace(path)
+    write_whole(path, _NAMES.dump_json(list(built_in()), indent=1).decode())

@@ -6,12 +6,11 @@ the service that remembers it, and the trouble is told.
 
 import os
 import stat
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from relight import permissions
 from relight.config import ConfigError, Settings
+from relight.files import write_whole
 from relight.known_rules import new_rules
 from relight.known_rules import remember as remember_rules
 from relight.policy.file import PolicyFile, PolicyFileError, Problem, parse
@@ -46,10 +45,12 @@ class Policies:
         self._kept = settings.state_dir / IN_FORCE if remember else None
         if remember:
             remember_rules(settings.state_dir)
+        self.new_rules = new_rules(settings.state_dir)
+        """Rules that came with an upgrade."""
         self._stamp: Stamp | None = None
         self.problem = ""
         """Why the file as it is now is not in force; empty: it is, or there is none."""
-        self.file = merged(settings, PolicyFile())
+        self.file = self._merged(PolicyFile())
         """What is in force."""
         if self._path is None:
             return
@@ -59,7 +60,7 @@ class Policies:
         except ConfigError as e:
             if self._kept is None or not self._kept.is_file():
                 raise
-            self.file = merged(settings, read_policy_file(self._kept, settings)[1])
+            self.file = self._merged(read_policy_file(self._kept, settings)[1])
             self.problem = str(e)
 
     def reload(self) -> bool:
@@ -78,20 +79,25 @@ class Policies:
             self.problem = str(e)
         return (self.file, self.problem) != before
 
+    def _merged(self, file: PolicyFile) -> PolicyFile:
+        return merged(self._settings, file, self.new_rules)
+
     def _take(self, read: tuple[str, PolicyFile]) -> None:
         text, file = read
-        self.file = merged(self._settings, file)
+        self.file = self._merged(file)
         if self._kept is not None:
             _write(self._kept, text)
 
 
-def merged(settings: Settings, file: PolicyFile) -> PolicyFile:
+def merged(settings: Settings, file: PolicyFile, upgraded: tuple[str, ...] = ()) -> PolicyFile:
     """The policy file with what the settings add: their policies, and rules that are new.
 
-    Raises:
-        ConfigError: which rules are new cannot be told.
+    Args:
+        settings: with policies and signatures of the site's own.
+        file: what it says.
+        upgraded: the rules that came with an upgrade.
     """
-    added = (*site_rules(settings.signatures), *new_rules(settings.state_dir))
+    added = (*site_rules(settings.signatures), *upgraded)
     new = (rule for rule in added if rule not in file.promote)
     observe = tuple(dict.fromkeys((*file.observe, *new)))
     return file.model_copy(update={"policies": {**settings.policies, **file.policies}, "observe": observe})
@@ -181,16 +187,7 @@ def _stamp(path: Path) -> Stamp | None:
 def _write(path: Path, text: str) -> None:
     """Writes it whole or not at all, for this user alone."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                out.write(text)
-            Path(name).replace(path)
-        except OSError:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_whole(path, text)
     except OSError as e:
         raise ConfigError(f"the policy in force cannot be kept as {path}: {e.strerror or e}") from e
 

@@ -20,7 +20,6 @@ from temporalio.service import RPCError
 from relight.config import Settings
 from relight.contracts import TrainingJob
 from relight.diagnosis.catalogue import Catalogue
-from relight.known_rules import new_rules
 from relight.policies import Policies
 from relight.scheduler.port import Scheduler, SchedulerError
 from relight.temporal import TemporalUnavailable, connect
@@ -210,7 +209,7 @@ class Sensor:
         elif self._settings.policy_file is not None:
             log.info("policies in force", file=str(self._settings.policy_file))
         counting = self._policies.file.observe
-        if new := [rule for rule in new_rules(self._settings.state_dir) if rule in counting]:
+        if new := [rule for rule in self._policies.new_rules if rule in counting]:
             log.info("rules that came with an upgrade only count until they are promoted", rules=new)
 
     def _hear_watched(self, monitor: str, job: TrainingJob) -> None:

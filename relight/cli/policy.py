@@ -12,11 +12,12 @@ from rich.table import Table
 from relight.cli import policy_watched
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import complain, console, print_json, say
+from relight.cli.output import AsJson, complain, console, print_json, say
 from relight.cli.shapes import GateView, PolicyCheckView, PolicyView, ProblemView
 from relight.config import Settings
 from relight.contracts import Policy, clean_text
 from relight.durations import format_duration
+from relight.known_rules import new_rules
 from relight.policies import Policies, merged, read_policy_text, why_unsafe
 from relight.policy.choose import Chosen, JobFacts, choose
 from relight.policy.file import DEFAULT, PolicyFile, PolicyFileError, parse, schema
@@ -25,7 +26,6 @@ app = typer.Typer(help="What relight may do for which job: the policy file.", no
 app.command("apply")(policy_watched.apply)
 app.command("would-have")(policy_watched.would_have)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DETECTORS = frozenset(
     {
         "log",
@@ -117,7 +117,8 @@ def show(
 def _checked(file: Path, settings: Settings) -> PolicyCheckView:
     text = read_policy_text(file, safe=False)
     try:
-        found = merged(settings, parse(text, str(file), tuple(settings.policies)))
+        written = parse(text, str(file), tuple(settings.policies))
+        found = merged(settings, written, new_rules(settings.state_dir))
     except PolicyFileError as e:
         wrong = tuple(
             ProblemView(line=p.line, key=clean_text(p.key), message=clean_text(p.message)) for p in e.problems

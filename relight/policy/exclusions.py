@@ -4,7 +4,7 @@ A scheduler's exclusion list stays with the job for good. So relight remembers w
 takes it off again at a restart; what the job's owner excluded is never touched.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from relight.contracts import RecoveryOutcome
@@ -31,3 +31,20 @@ def after(excluded: Mapping[str, datetime], outcome: RecoveryOutcome, now: datet
 def expired(excluded: Mapping[str, datetime], lasts: timedelta, now: datetime) -> tuple[str, ...]:
     """The nodes that were excluded so long ago that the job may run there again, in their order."""
     return tuple(node for node, since in excluded.items() if now - since >= lasts)
+
+
+def next_list(listed: Iterable[str], readmitted: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """The exclusion list of the next attempt, sorted.
+
+    Args:
+        listed: what is on the job's list now.
+        readmitted: whom the plan lets in again, unless `more` names it.
+        more: which nodes must not be used, either.
+    """
+    return tuple(sorted({*listed} - {*readmitted} | {*more}))
+
+
+def newly(excluded: Iterable[str], listed: Iterable[str]) -> tuple[str, ...]:
+    """Those of a list that were not on the one before, in their order."""
+    before = {*listed}
+    return tuple(node for node in excluded if node not in before)
