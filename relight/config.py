@@ -42,6 +42,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from relight.addresses import host_and_port
 from relight.contracts import Mode, Policy
 from relight.contracts.guard import GuardLimits
 from relight.contracts.ids import TASK_QUEUE
@@ -75,20 +76,7 @@ Interval = Annotated[Duration, Field(gt=timedelta(0))]
 """A duration that cannot be zero."""
 
 
-def _host_and_port(address: str) -> str:
-    """An address to listen on.
-
-    Raises:
-        ValueError: it is none.
-    """
-    host, colon, port = address.rpartition(":")
-    usable = colon and port.isascii() and port.isdecimal() and 0 < int(port) < 65536
-    if address and not (usable and re.fullmatch(r"[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]", host)):
-        raise ValueError("write host:port, as in 127.0.0.1:9464 (or [::1]:9464)")
-    return address
-
-
-HostAndPort = Annotated[str, AfterValidator(_host_and_port)]
+HostAndPort = Annotated[str, AfterValidator(host_and_port)]
 """`host:port` to listen on; empty: none. Without a host: on the loopback interface."""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 from prometheus_client import start_http_server
 
+from relight.addresses import listening
 from relight.config import ConfigError, Settings
 from relight.diagnosis.steplines import with_custom
 from relight.encryption import data_converter
@@ -98,9 +99,9 @@ def _serve(metrics: Metrics, address: str) -> Callable[[], None]:
     """Serves the metrics, if an address is set. Returns what ends it."""
     if not address:
         return lambda: None
-    host, _, port = address.rpartition(":")
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", metrics.registry)
+        host, port = listening(address)
+        server, thread = start_http_server(port, host, metrics.registry)
     except (ValueError, OSError, OverflowError) as e:
         raise ConfigError(f"sensor.metrics_address {address!r} cannot be used: {e}; write host:port") from e
 

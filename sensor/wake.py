@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from relight.addresses import listening
 from relight.config import ConfigError
 
 log = structlog.get_logger("sensor.wake")
@@ -74,10 +75,10 @@ async def listen(
     Raises:
         ConfigError: the address cannot be used.
     """
-    host, _, port = address.rpartition(":")
     try:
+        host, port = listening(address)
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: Wake(is_watched, hurry), local_addr=(host.strip("[]") or "127.0.0.1", int(port))
+            lambda: Wake(is_watched, hurry), local_addr=(host.strip("[]"), port)
         )
     except (ValueError, OSError, OverflowError) as e:
         raise ConfigError(f"sensor.wake_address {address!r} cannot be used: {e}; write host:port") from e

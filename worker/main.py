@@ -11,6 +11,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 import activities
+from relight.addresses import listening
 from relight.config import ConfigError, Settings
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SchedulerUnreachable
@@ -97,10 +98,10 @@ def _runtime(metrics_address: str) -> Runtime | None:
     """A Temporal runtime that serves its own metrics and relight's (`relight_...`) for Prometheus."""
     if not metrics_address:
         return None
-    host, _, port = metrics_address.rpartition(":")
     try:
+        host, port = listening(metrics_address)
         config = PrometheusConfig(
-            bind_address=f"{host or '127.0.0.1'}:{int(port)}",
+            bind_address=f"{host}:{port}",
             durations_as_seconds=True,
             counters_total_suffix=True,
         )

@@ -21,6 +21,7 @@ import structlog
 from prometheus_client import start_http_server
 from pydantic import BaseModel, ConfigDict
 
+from relight.addresses import listening
 from relight.diagnosis.catalogue import Catalogue
 from sensor.node.facts import MOST_FACTS, Fact, Spool
 from sensor.node.gpus import GpuWatch, NvmlState
@@ -301,8 +302,8 @@ def run(options: NodeOptions, courier: Sequence[str]) -> int:
 def _serve(metrics: NodeMetrics, address: str) -> Callable[[], None]:
     if not address:
         return lambda: None
-    host, _, port = address.rpartition(":")
-    server, _thread = start_http_server(int(port), host or "127.0.0.1", metrics.registry)
+    host, port = listening(address)
+    server, _thread = start_http_server(port, host, metrics.registry)
     return server.shutdown
 
 

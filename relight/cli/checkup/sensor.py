@@ -9,6 +9,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from relight.addresses import listening
 from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import ExitCode
 
@@ -54,8 +55,8 @@ def _is_held(path: str) -> bool:
 
 
 def _by_metrics(bench: Bench) -> Well:
-    host, _, port = bench.settings.sensor.metrics_address.rpartition(":")
-    address = f"{'127.0.0.1' if host in ('', '0.0.0.0', '[::]') else host}:{port}"
+    host, port = listening(bench.settings.sensor.metrics_address)
+    address = f"{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}"
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_ANSWER) as answer:
             text = answer.read().decode()
