@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))  # a script's own directory is where Python looks 
 
 from prometheus_client import CollectorRegistry  # noqa: E402
 
+from scripts.reference.markdown import table  # noqa: E402
 from sensor.metrics import Metrics  # noqa: E402
 from sensor.node.metrics import NodeMetrics  # noqa: E402
 from worker.metrics import METRICS  # noqa: E402
@@ -38,20 +39,20 @@ def tables() -> dict[str, str]:
 
 def renewed(page: str) -> str:
     """The page with the tables as they should be."""
-    for name, table in tables().items():
+    for name, rows in tables().items():
         begin, end = f"<!-- metrics: {name} -->\n", "<!-- end -->\n"
-        page, found = re.subn(f"({begin}).*?({end})", rf"\g<1>{table}\g<2>", page, flags=re.DOTALL)
+        page, found = re.subn(f"({begin}).*?({end})", rf"\g<1>{rows}\g<2>", page, flags=re.DOTALL)
         if found != 1:
             raise ValueError(f"the page should have the mark {begin.strip()} once, and has it {found} times")
     return page
 
 
 def _table(rows: Iterable[Row]) -> str:
-    lines = ["| metric | kind | labels | meaning |", "| --- | --- | --- | --- |"]
-    for name, kind, labels, meaning in rows:
-        cells = (f"`{name}`", kind, ", ".join(labels), meaning.removesuffix("."))
-        lines.append(" ".join(["|", *(f"{cell} |" for cell in cells)]).replace("|  |", "| |"))
-    return "\n".join(lines) + "\n"
+    titles = ("metric", "kind", "labels", "meaning")
+    cells = (
+        (f"`{name}`", kind, ", ".join(labels), said.removesuffix(".")) for name, kind, labels, said in rows
+    )
+    return table(titles, cells)
 
 
 def _rows(registry: CollectorRegistry) -> Iterator[Row]:

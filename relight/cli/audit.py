@@ -20,7 +20,7 @@ from relight.cli.busy import Tell, busy
 from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import SpeakingGroup, invocation, run_async
-from relight.cli.output import console, print_json, say
+from relight.cli.output import AsJson, console, print_json, say
 from relight.cli.shapes import ArchiveCheckView, AuditView, VerifyView
 from relight.contracts.ids import RECOVERY_WORKFLOW
 
@@ -54,7 +54,6 @@ class Format(StrEnum):
     HTML = "html"
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str, typer.Argument(help="Directory or fsspec URL.", show_default="setting archive.url")]
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from relight.cli.diagnose import load_catalogue
 from relight.cli.exit_codes import CommandError, ExitCode
-from relight.cli.output import console, print_json, say
+from relight.cli.output import AsJson, console, print_json, say
 from relight.cli.shapes import FaultySignature, LintView
 from relight.diagnosis.catalogue import Kind
 from relight.diagnosis.findings import Finding
@@ -27,7 +27,6 @@ Directories = Annotated[
         help="More signatures, or others for known ids (default: the setting `signatures`).",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")

@@ -15,7 +15,7 @@ from relight.checkpoints.stores import ListingStore, Store
 from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
-from relight.cli.output import complain, console, duration, print_json, say
+from relight.cli.output import AsJson, complain, console, duration, print_json, say
 from relight.contracts.policy import CheckpointLayout
 from relight.policies import Policies
 
@@ -32,7 +32,7 @@ def checkpoints(
     directory: Annotated[
         str | None, typer.Argument(metavar="DIR", help="A run's checkpoint directory, or s3://bucket/run.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Read every byte, and compare checksums where there are some.")
     ] = False,

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import console, print_json, say
+from relight.cli.output import AsJson, console, print_json, say
 from relight.cli.recovery_view import plan_lines, what_happened
 from relight.cli.watched import JobTarget, find_monitor, list_recoveries, no_worker, recovery_status
 from relight.config import Settings
@@ -27,7 +27,6 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record
 By = Annotated[str, typer.Option("--by", help="Who decides.", show_default="you, on this host")]
 PlanDigest = Annotated[str, typer.Option("--plan", metavar="DIGEST", help="Only if this very plan is shown.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def approve(

@@ -16,7 +16,7 @@ from rich.markup import escape
 from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
-from relight.cli.output import complain, console, duration, print_json
+from relight.cli.output import AsJson, complain, console, duration, print_json
 from relight.cli.shapes import DiagnoseView, FirstError, LastProgress, QuotedLine
 from relight.contracts import Action, Cause
 from relight.diagnosis.cases import predict, read_rows
@@ -89,7 +89,7 @@ def diagnose(
     case: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Labelled rows (JSON lines): one prediction each.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a run, where, why, and what to do, from its logs."""
     catalogue = load_catalogue(ctx, signatures)

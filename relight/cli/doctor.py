@@ -13,7 +13,7 @@ from relight.cli.checkup.base import Bench, Broken, Stage
 from relight.cli.completion import complete_job
 from relight.cli.exit_codes import ExitCode
 from relight.cli.invocation import explain_rpc_error, invocation, run_async
-from relight.cli.output import console, print_json
+from relight.cli.output import AsJson, console, print_json
 from relight.cli.shapes import DoctorView, StageView
 
 FIRST = (
@@ -49,7 +49,7 @@ def doctor(
         str,
         typer.Argument(metavar="JOB", help="A job id, to look at that job too.", autocompletion=complete_job),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find what keeps relight from working: goes from stage to stage and stops at the first broken one.
 

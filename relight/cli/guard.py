@@ -11,7 +11,7 @@ from relight.cli.decide import whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_status
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import ago, clock, console, print_json, say
+from relight.cli.output import AsJson, ago, clock, console, print_json, say
 from relight.contracts import Mode
 from relight.contracts.guard import (
     BreakerReset,
@@ -25,7 +25,6 @@ from relight.contracts.messages import ModeChange
 
 app = typer.Typer(help="What relight may do in the whole cluster: permits, budgets, breakers.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")]
 By = Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="you, on this host")]
 

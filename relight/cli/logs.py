@@ -15,7 +15,7 @@ from relight.audit.record import RecoveryAudit
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.log_context import look
-from relight.cli.output import clock, console, print_json
+from relight.cli.output import AsJson, clock, console, print_json
 from relight.cli.shapes import LogExcerpt, LogQuote, LogsView
 from relight.cli.watched import JobTarget, find_monitor, list_recoveries
 from relight.config import Settings
@@ -31,7 +31,7 @@ def logs(
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, max=MAX_LINES, help="So many before and after each.")
     ] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the log lines that tell what went wrong, with the lines around them.
 

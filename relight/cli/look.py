@@ -17,7 +17,7 @@ from relight.cli.decide import WAITING
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.live import keep_showing
-from relight.cli.output import ago, clock, complain, console, duration, print_json, say
+from relight.cli.output import AsJson, ago, clock, complain, console, duration, print_json, say
 from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, timeline_of, what_happened
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
 from relight.cli.watched import JobTarget, find_monitor, job_view, list_monitors, no_worker, watched_jobs
@@ -27,8 +27,6 @@ MAX_EARLIER = 5
 """Recoveries before the latest that are shown; `relight audit` has all."""
 MAX_LOG = 12
 """Lines of what an open recovery did so far."""
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def jobs(

@@ -15,7 +15,7 @@ from relight.cli.decide import whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_nodes
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import ago, complain, console, print_json, say
+from relight.cli.output import AsJson, ago, complain, console, print_json, say
 from relight.cli.watched import ask, no_worker
 from relight.config import Settings
 from relight.contracts import Cause, NodeInfo
@@ -28,7 +28,6 @@ from relight.scheduler.port import SchedulerError
 
 app = typer.Typer(help="Nodes that failures point at, and nodes that relight has drained.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ORPHAN = "orphan"
 """State of a node that is drained with a reason of relight's, while no workflow looks after it."""
 GIVEN_BACK_WITHIN = timedelta(seconds=60)

@@ -5,8 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +15,9 @@ from rich.markup import escape
 PIPE_WIDTH = 240
 """Columns of tables that are written into a pipe or a file."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""The option of every command that a script may want to read."""
 
 
 def console() -> Console:

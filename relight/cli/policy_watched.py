@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from relight.cli.decide import whoami
 from relight.cli.guarded import cluster_of
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import console, print_json, say
+from relight.cli.output import AsJson, console, print_json, say
 from relight.cli.shapes import AppliedView, RuleCountView
 from relight.cli.watched import list_monitors, no_worker, watched_jobs
 from relight.config import Settings
@@ -20,8 +20,6 @@ from relight.contracts.messages import ModeChange
 from relight.policies import Policies
 from relight.policy.choose import JobFacts, caps_of
 from relight.policy.file import PolicyFile
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def apply(

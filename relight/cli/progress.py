@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from relight.cli.exit_codes import CommandError, ExitCode
-from relight.cli.output import complain, print_json, say
+from relight.cli.output import AsJson, complain, print_json, say
 from relight.cli.shapes import ProgressView
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.findings import PhaseLine, StepLine
@@ -29,7 +29,7 @@ def try_file(
         str | None,
         typer.Option(metavar="REGEX", help="A pattern to try, with the group (?P<step>...)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show which lines are taken for steps and phases; exit code 1 if none is."""
     try:

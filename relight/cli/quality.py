@@ -14,7 +14,7 @@ from relight.cli.audit_sources import recoveries_since
 from relight.cli.busy import Tell, busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async, some_time
-from relight.cli.output import console, duration, print_json, say
+from relight.cli.output import AsJson, console, duration, print_json, say
 from relight.cli.shapes import QualityView
 from relight.cli.watched import list_monitors
 from relight.config import Settings
@@ -33,7 +33,7 @@ def quality(
         typer.Option(help="Ready when the lower end of the 95 % interval reaches this.", min=0.5, max=0.999),
     ] = MIN_PRECISION,
     cases: Annotated[bool, typer.Option("--cases", help="List each case with what happened.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare what relight would have done in observe mode with what then happened, before you let it act.
 

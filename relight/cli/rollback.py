@@ -13,7 +13,7 @@ from relight.cli.decide import whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.guarded import cluster_of, guard_status
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import complain, print_json, say
+from relight.cli.output import AsJson, complain, print_json, say
 from relight.cli.shapes import RollbackView, RolledBackJob
 from relight.cli.watched import (
     AT_ONCE,
@@ -38,7 +38,7 @@ def rollback(
     ctx: typer.Context,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is kept on record.")] = "",
     by: Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="you, on this host")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let the whole cluster observe: nothing is changed any more without a person's approval.
 

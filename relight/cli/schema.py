@@ -1,14 +1,11 @@
 """`relight schema`: what `--json` prints, as JSON Schema."""
 
-import ast
-import inspect
 import json
-import textwrap
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -21,6 +18,7 @@ from relight.contracts.messages import DecisionResult
 from relight.contracts.node_drain import NodeDrainStatus
 from relight.diagnosis.catalogue import Signature
 from relight.diagnosis.findings import Finding
+from relight.docstrings import below
 
 PRINTED: Mapping[str, Any] = {
     "jobs": list[shapes.WatchedJob],
@@ -103,22 +101,7 @@ class _Generator(GenerateJsonSchema):
         """A model, with what its source says of each field."""
         found = super().model_schema(schema)
         properties = found.get("properties", {})
-        for name, text in field_docs(schema["cls"]).items():
+        for name, text in below(schema["cls"]).items():
             if name in properties:
-                properties[name].setdefault("description", text)
+                properties[name].setdefault("description", text.replace("\n", " "))
         return found
-
-
-def field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings below the fields of a model and of those that it extends."""
-    docs: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if not issubclass(one, BaseModel) or one is BaseModel:
-            continue
-        [body] = ast.parse(textwrap.dedent(inspect.getsource(one))).body
-        assert isinstance(body, ast.ClassDef)
-        for field, after in zip(body.body, body.body[1:], strict=False):
-            match field, after:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    docs[name] = inspect.cleandoc(text).replace("\n", " ")
-    return docs

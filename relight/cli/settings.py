@@ -1,13 +1,11 @@
 """`relight config`: the effective settings, and where each came from."""
 
-from typing import Annotated
-
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from relight.cli.invocation import invocation
-from relight.cli.output import complain, console, print_json
+from relight.cli.output import AsJson, complain, console, print_json
 from relight.cli.shapes import SettingView
 from relight.config import ConfigError, Settings, effective, find_config_file, written_value
 from relight.contracts import Policy
@@ -15,9 +13,7 @@ from relight.policies import Policies
 from relight.policy.file import BUILT_IN, DEFAULT
 
 
-def config(
-    ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-) -> None:
+def config(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print the effective settings and where each came from: default, file, environment or flag."""
     call = invocation(ctx)
     found = [

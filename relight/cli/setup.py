@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import print_json, say
+from relight.cli.output import AsJson, print_json, say
 from relight.cli.shapes import SetupReport
 from relight.contracts.ids import SEARCH_ATTRIBUTES
 
@@ -26,7 +26,7 @@ def setup(
     check: Annotated[
         bool, typer.Option("--check", help="Only look; exit 7 if something is missing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Register relight's search attributes in the Temporal namespace (once; again does no harm)."""
 

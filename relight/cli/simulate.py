@@ -15,7 +15,7 @@ from rich.markup import escape
 from relight.cli.demo_story import Story
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import Invocation, invocation, run_async
-from relight.cli.output import clock, console, duration, print_json
+from relight.cli.output import AsJson, clock, console, duration, print_json
 from relight.cli.recovery_view import timeline
 from relight.cli.shapes import SimulationView
 from relight.cli.simulated_faults import SAYS, SimulatedFault
@@ -54,7 +54,7 @@ def simulate(
         typer.Option(help="Python 3.9 or newer, on the nodes.", show_default="python3 (Slurm), this (local)"),
     ] = "",
     timeout: Annotated[float, typer.Option(min=10, metavar="SECONDS", help="Give up after so long.")] = 900,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Inject a harmless fault into a small training job of relight's own, and see what relight makes of it.
 
@@ -97,7 +97,7 @@ def _in_a_directory(call: Invocation, wanted: Wanted, story: Story, inside: Path
     except (KeyboardInterrupt, asyncio.CancelledError):
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    except Exception:
+    except Exception:  # whatever it was: it goes on up, and the job's files may tell why
         _remove_or_keep(directory, story)
         raise
     if result.ok:

@@ -8,7 +8,7 @@ import typer
 from activities.tag import read_tag, tagged
 from relight.cli.exit_codes import ExitCode
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import clock, complain, print_json, say
+from relight.cli.output import AsJson, clock, complain, print_json, say
 from relight.cli.shapes import OverdueHold
 from relight.contracts import JobInfo
 from relight.policy.holds import Overdue, Tag, overdue
@@ -23,7 +23,7 @@ def watchdog(
     act: Annotated[
         bool, typer.Option("--act", help="Release what can be released, whatever the settings say.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell of jobs that relight held for longer than it said, or release them.
 

@@ -1,7 +1,6 @@
 """`relight why`: what keeps relight from acting for a job, and how to open that gate."""
 
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -10,7 +9,7 @@ from temporalio.client import Client
 from relight.cli.exit_codes import CommandError
 from relight.cli.guarded import guard_status
 from relight.cli.invocation import invocation, run_async
-from relight.cli.output import clock, complain, console, print_json
+from relight.cli.output import AsJson, clock, complain, console, print_json
 from relight.cli.shapes import GateView, JobView, WhyView
 from relight.cli.watched import JobTarget, find_monitor, job_view
 from relight.config import ConfigError, Settings
@@ -37,7 +36,7 @@ _OPENS = {
 def why(
     ctx: typer.Context,
     job: JobTarget,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say why relight does not act for a job: the first closed gate, and how to open it."""
     settings = invocation(ctx).settings

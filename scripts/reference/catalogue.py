@@ -7,7 +7,7 @@ from relight.contracts import cause as cause_module
 from relight.diagnosis.catalogue import Catalogue, Kind, Names, Signature
 from relight.diagnosis.steplines import FORMATS
 from relight.diagnosis.xid import XidClass, XidEntry
-from scripts.reference.docstrings import below
+from relight.docstrings import below
 from scripts.reference.markdown import code, head, prose, table
 
 INTRO = """\

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pydantic import BaseModel
 
 from relight.cli.schema import PRINTED
-from scripts.reference.docstrings import about, below
+from relight.docstrings import about, below
 from scripts.reference.markdown import head, prose, table
 from scripts.reference.types import models_in, words
 

@@ -13,8 +13,8 @@ from relight.contracts.policy import (
     Steer,
     Then,
 )
+from relight.docstrings import about, below
 from relight.policy.file import Override, PolicyFile, schema
-from scripts.reference.docstrings import about, below
 from scripts.reference.markdown import code, head, prose, table
 from scripts.reference.settings import default_text
 

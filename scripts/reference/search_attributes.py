@@ -5,7 +5,7 @@ from typing import Any
 from temporalio.common import SearchAttributeKey
 
 from relight.contracts import ids
-from scripts.reference.docstrings import below
+from relight.docstrings import below
 from scripts.reference.markdown import code, head, prose, table
 
 INTRO = """\

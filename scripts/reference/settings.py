@@ -10,8 +10,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from relight.config import ENV_PREFIX, Settings
+from relight.docstrings import about, below
 from relight.durations import format_duration
-from scripts.reference.docstrings import about, below
 from scripts.reference.markdown import code, head, prose, table
 from scripts.reference.types import words
 
