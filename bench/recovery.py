@@ -10,12 +10,12 @@ that the tests use.
 
 import argparse
 import asyncio
-import math
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import results
+from bench.scale.fit import quantile
 from relight.contracts import Outcome
 from tests.integration.lab import Lab
 from tests.slurm.cluster import SlurmCluster
@@ -49,12 +49,6 @@ async def one(lab: Lab, scenario: str) -> dict[str, float | str]:
         if lost:
             lab.slurm.restore_node(lost)
         await asyncio.sleep(2)
-
-
-def quantile(values: list[float], q: float) -> float:
-    """The value at rank ceil(q n), as percentiles of few runs should be read."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
 
 
 async def main() -> None:

@@ -12,10 +12,7 @@ as it is over: a suite that was cut off goes on with --resume.
 import argparse
 import asyncio
 import contextlib
-import importlib.metadata
-import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -25,6 +22,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench import results
 from bench.faults.plan import due
 from bench.faults.record import Run, read_runs
 from bench.faults.report import judged, page, summarize
@@ -110,25 +108,9 @@ def versions(python: str) -> dict[str, str]:
         return done.stdout.strip()
 
     return {
-        "relight": says("git", "describe", "--always", "--dirty"),
-        "python": platform.python_version(),
+        **results.versions(),
         "torch": says(python, "-c", "import torch; print(torch.__version__)"),
         "slurm": says("slurmctld", "-V"),
-        "temporalio": importlib.metadata.version("temporalio"),
-    }
-
-
-def machine() -> dict[str, str | int]:
-    """This one."""
-    cpus = Path("/proc/cpuinfo").read_text()
-    model = next(
-        (line.partition(":")[2].strip() for line in cpus.splitlines() if "model name" in line), "unknown"
-    )
-    return {
-        "cpu": model,
-        "cores": cpus.count("processor\t"),
-        "system": platform.platform(),
-        "slurm_nodes": NODES,
     }
 
 
@@ -147,13 +129,11 @@ def main() -> int:
     print(page(summary))
     print("\nNot as shipped, or not as usual: " + "; ".join(f"{k} {v}" for k, v in DIFFERS.items()))
     if options.json:
-        result = {
-            "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine(),
-            "versions": versions(options.python), "differs": DIFFERS, "summary": summary,
-            "runs": [judged(r) for r in runs],
-        }  # fmt: skip
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1))
+        result = results.envelope(
+            "faults", [judged(r) for r in runs], versions=versions(options.python), slurm_nodes=NODES,
+            differs=DIFFERS, summary=summary,
+        )  # fmt: skip
+        results.write(options.json, result)
     return 0 if all(aim["met"] is not False for aim in summary["aims"].values()) else 1
 
 

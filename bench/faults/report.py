@@ -8,7 +8,7 @@ from bench.faults.judge import Times, judge, times
 from bench.faults.record import Run
 from bench.faults.scenarios import BY_NAME, RECOVERABLE, SCENARIOS, Ending, Group
 from bench.faults.stage import HANG_FLOOR, STEP_SECONDS
-from bench.recovery import quantile
+from bench.scale.fit import quantile
 
 PHASES = ("detected", "acted", "running", "productive", "total", "added", "slurm")
 AIMS: Mapping[str, float] = {
@@ -28,7 +28,7 @@ def spread(values: Sequence[float]) -> dict[str, float | int]:
     """P50, P95, P99 and the largest, by rank: with few values the last ones are the same."""
     if not values:
         return {"n": 0}
-    ranks = {f"P{round(q * 100)}": round(quantile(list(values), q), 2) for q in (0.5, 0.95, 0.99)}
+    ranks = {f"P{round(q * 100)}": round(quantile(values, q), 2) for q in (0.5, 0.95, 0.99)}
     return {"n": len(values), **ranks, "max": round(max(values), 2)}
 
 

@@ -26,7 +26,7 @@ def expected_ettr(faults_per_day: float, restart: timedelta, interval: timedelta
         interval: from one checkpoint to the next (c); 0: nothing is ever trained twice.
         write: how long training stands still for one checkpoint (w).
     """
-    lost = faults_per_day * ((restart + interval / 2) / DAY)
+    lost = lost_share(faults_per_day, restart, interval)
     overhead = write / interval if interval else 0.0
     return max(0.0, (1 - lost) / (1 + overhead))
 
