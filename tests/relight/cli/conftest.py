@@ -17,8 +17,11 @@ from typer.testing import CliRunner, Result
 from relight.cli.devserver import DevServer, free_port
 from relight.cli.main import app
 from relight.cli.schema import PRINTED, schema_of
+from relight.cli.watch import start_monitor
+from relight.config import Settings
+from relight.contracts import TrainingJob
 from relight.contracts.ids import TASK_QUEUE
-from tests.relight.cli.stand_ins import serving
+from tests.relight.cli.stand_ins import a_job, serving
 
 Relight = Callable[..., Result]
 Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
@@ -128,3 +131,11 @@ _numbers = itertools.count(1000)
 def job_id() -> str:
     """A job id that no other test uses."""
     return str(next(_numbers))
+
+
+@pytest.fixture
+def watched(temporal: Temporal, job_id: str) -> TrainingJob:
+    """A watched job without trouble."""
+    job = a_job(job_id)
+    temporal(lambda client: start_monitor(client, Settings(), job))
+    return job

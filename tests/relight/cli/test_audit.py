@@ -4,34 +4,24 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from relight.audit.archive import open_archive
 from relight.audit.record import RecoveryAudit
-from relight.cli.devserver import DevServer
 from relight.cli.watch import start_monitor
 from relight.config import Settings
 from relight.contracts import Cause, Evidence, Outcome, Source, TrainingJob
-from relight.contracts.ids import TASK_QUEUE, monitor_id, recovery_id
+from relight.contracts.ids import monitor_id, recovery_id
 from tests.relight.audit.making import an_audit
-from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import HOSTILE, PLAN, T0, a_job, serving
+from tests.relight.cli.conftest import Relight, Temporal
+from tests.relight.cli.stand_ins import HOSTILE, PLAN, T0, a_job
 
-pytestmark = pytest.mark.temporal
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 NOW = datetime.now(UTC)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
 
 
 @pytest.fixture

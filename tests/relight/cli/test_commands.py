@@ -2,37 +2,18 @@
 
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from relight.cli.devserver import DevServer
 from relight.cli.watch import start_monitor
 from relight.config import Settings
 from relight.contracts import Mode, Outcome, RecoveryOutcome, TrainingJob
-from relight.contracts.ids import TASK_QUEUE, monitor_id, recovery_id
-from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import HOSTILE, PLAN, a_job, serving
+from relight.contracts.ids import monitor_id, recovery_id
+from tests.relight.cli.conftest import Relight, Temporal
+from tests.relight.cli.stand_ins import HOSTILE, PLAN, a_job
 
-pytestmark = pytest.mark.temporal
-
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
-
-
-@pytest.fixture
-def watched(temporal: Temporal, job_id: str) -> TrainingJob:
-    """A watched job without trouble."""
-    job = a_job(job_id)
-    temporal(lambda client: start_monitor(client, Settings(), job))
-    return job
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
 
 @pytest.fixture

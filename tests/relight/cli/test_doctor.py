@@ -7,7 +7,7 @@ import importlib.util
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,20 +29,13 @@ from relight.contracts.ids import TASK_QUEUE, monitor_id
 from relight.guarding import start_guard
 from relight.scheduler.local import LocalScheduler
 from relight.scheduler.port import SubmitRequest
-from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import T0, a_job, serving
+from tests.relight.cli.conftest import Relight, Temporal
+from tests.relight.cli.stand_ins import T0, a_job
 from tests.relight.cli.test_setup import operate
 
-pytestmark = pytest.mark.temporal
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 Examine = Callable[..., dict[str, Any]]
 CLUSTER = "doctored"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
 
 
 @pytest.fixture

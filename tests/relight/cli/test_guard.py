@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from relight.contracts.node_drain import NodeDrainInput
 from relight.guarding import start_guard
 from relight.policy.choose import Cap
 from relight.policy.file import parse
-from tests.relight.cli.conftest import Relight
+from tests.relight.cli.conftest import Relight, Temporal
 from tests.relight.cli.stand_ins import PLAN
 from tests.workflows import samples
 from tests.workflows.world import World, activities
@@ -35,7 +35,6 @@ from workflows import WORKFLOWS
 pytestmark = pytest.mark.temporal
 
 QUEUE = "guarded"
-Temporal = Callable[[Callable[[Client], Coroutine[Any, Any, Any]]], Any]
 
 
 @pytest.fixture(scope="module", autouse=True)

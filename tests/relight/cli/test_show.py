@@ -10,21 +10,12 @@ import pytest
 from rich.console import Console
 
 from relight.cli.recovery_view import timeline_of
-from relight.cli.watch import start_monitor
-from relight.config import Settings
 from relight.contracts import Timeline, TrainingJob
 from relight.contracts.ids import monitor_id
 from tests.relight.cli.conftest import Relight, Temporal
-from tests.relight.cli.stand_ins import T0, a_job
+from tests.relight.cli.stand_ins import T0
 
 pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
-
-
-@pytest.fixture
-def watched(temporal: Temporal, job_id: str) -> TrainingJob:
-    job = a_job(job_id)
-    temporal(lambda client: start_monitor(client, Settings(), job))
-    return job
 
 
 def until(test: Callable[[], object]) -> None:

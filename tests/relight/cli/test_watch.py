@@ -10,21 +10,12 @@ import pytest
 from temporalio.client import Client
 
 from relight.cli import watch
-from relight.cli.devserver import DevServer
 from relight.config import load_settings
-from relight.contracts.ids import TASK_QUEUE
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SubmitRequest
 from tests.relight.cli.conftest import Relight
-from tests.relight.cli.stand_ins import serving
 
-pytestmark = pytest.mark.temporal
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _worker(server: DevServer) -> Iterator[None]:
-    with serving(server.address, TASK_QUEUE):
-        yield
+pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
 
 @pytest.fixture(autouse=True)
