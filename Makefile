@@ -22,7 +22,7 @@ help:
 	@echo "make test            installs what the tests start (Debian, as root), then runs all tests"
 	@echo "make test-checkpoints   checkpoints that the real libraries write (PyTorch and others, CPU builds)"
 	@echo "make test-pyslurm    the pyslurm adapter on a real Slurm (SLURM_PREFIX=... names its installation)"
-	@echo "make bench           all benchmarks (about an hour); bench-quick: under 10 minutes"
+	@echo "make bench           all benchmarks (an hour and more); bench-quick: less of each, in under 10 minutes"
 	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
 	@echo "make bench-faults    real faults of a real PyTorch training on Slurm, some hours (ARGS=\"--runs 3 --resume\")"
 	@echo "make screenshots     takes the pictures in docs/images anew (Chromium)"
