@@ -24,7 +24,8 @@ HEAD = """# Benchmarks
 
 What relight does in numbers: each benchmark, what it measures, and every run as it was measured. Made by
 `python -m bench.page` from the raw results in `bench/results/`; measured by `make bench` (an hour and more:
-not timed yet) or `make bench-quick` (7 min 20 s on two cores). A benchmark of one's own: `python -m bench.NAME --help`.
+not timed yet) or `make bench-quick` (7 min 20 s on two cores). A benchmark of one's own:
+`python -m bench.NAME --help`.
 
 Times depend on the machine, which is told with each result, and so is its load when the benchmark began: with
 a load above the number of cores, others used it at the same time, and times are upper limits.
