@@ -5,7 +5,6 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from relight.temporal import connect
 from sensor.metrics import Metrics
 from sensor.service import Sensor
 from sensor.store import Store
+from sensor.waiting import wait_at_most
 
 log = structlog.get_logger("sensor")
 
@@ -87,8 +87,7 @@ async def _only_one(path: Path, stop: asyncio.Event) -> int | None:
             if not waiting:
                 log.warning("another sensor uses this state directory: standing by", lock=str(path))
             waiting = True
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 1)
+            await wait_at_most(stop, 1)
         else:
             return fd
     os.close(fd)

@@ -32,6 +32,7 @@ from sensor.reading import Reading
 from sensor.registry import OptIn, watched_jobs
 from sensor.scheduler_watch import SchedulerWatch
 from sensor.store import Store, Watched
+from sensor.waiting import wait_at_most
 from sensor.wake import listen
 from sensor.watch import JobWatch
 
@@ -145,13 +146,13 @@ class Sensor:
                 await run()
             except Exception as e:
                 self._error(part, e)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), every)
+            await wait_at_most(hurry, every)
 
     async def _last_sending(self) -> None:
         """Sends what is queued, if that works at once; else it is sent after the next start."""
         with suppress(RPCError, TemporalUnavailable, TimeoutError):
-            await asyncio.wait_for(self._outbox.send_once(), 2)
+            async with asyncio.timeout(2):
+                await self._outbox.send_once()
 
     # Which jobs
 

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -20,6 +19,7 @@ from sensor.node.report import anomaly, concerned, node_reports
 from sensor.outbox import Outbox
 from sensor.registry import watched_jobs
 from sensor.store import Store
+from sensor.waiting import wait_at_most
 
 log = structlog.get_logger("sensor.node.courier")
 
@@ -79,10 +79,10 @@ class Courier:
         while not stop.is_set() and loop.time() - busy_at < IDLE:
             wait = LOOK_EVERY
             if self._spool_has_something() or self._store.depth():
-                await _pause(stop, asked_at + ASK_EVERY - loop.time())
+                await wait_at_most(stop, asked_at + ASK_EVERY - loop.time())
                 asked_at = busy_at = loop.time()
                 wait = await self._try()
-            await _pause(stop, wait)
+            await wait_at_most(stop, wait)
 
     async def deliver(self) -> None:
         """Takes in all facts that wait now, and sends what is in the outbox.
@@ -157,9 +157,3 @@ class Courier:
 
     def _undelivered(self, why: str) -> None:
         log.warning("a monitor, or the guard, could not be told", why=why)
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    if seconds > 0:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds)
