@@ -153,7 +153,7 @@ class SlurmPyslurmScheduler:
         return await self._change("hold", job_id)
 
     async def release(self, job_id: str) -> None:
-        """See the port. Takes up to two seconds where the job was requeued just now: see `CREDENTIAL_GAP`."""
+        """See the port. Takes up to 1.25 s where the job was requeued just now: see `CREDENTIAL_GAP`."""
         if not job_id.isdecimal():
             return await self._commands.release(job_id)
         info = await self.job(job_id)
