@@ -31,8 +31,6 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
     async with heartbeats():
         with scheduler_errors():
             info = await read_job(context.scheduler, given.attempt.job_id)
-    if could_not_start(info):
-        raise resume_failed(f"the scheduler could not start the new attempt: {in_words(info)}")
     if info.completing and relate(info, given.attempt) is Relation.NEWER:
         # By somebody, or by the scheduler that could not start it: it tells when the nodes are free.
         raise not_yet(f"why job {info.job_id} was requeued is not known: {in_words(info)}")
@@ -58,9 +56,14 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
 def check_same(given: VerifyInput, info: JobInfo) -> None:
     """Makes sure that the job is in the attempt that is being verified.
 
+    Slurm shows an attempt as running before its nodes have launched it: one that they could not launch may be
+    seen as running first, and as requeued and held then.
+
     Raises:
-        ApplicationError: `AttemptChanged`.
+        ApplicationError: `ResumeFailed` when the scheduler could not start it; `AttemptChanged`.
     """
+    if could_not_start(info):
+        raise resume_failed(f"the scheduler could not start the new attempt: {in_words(info)}")
     if relate(info, given.attempt) is not Relation.SAME:
         raise attempt_changed(
             f"job {info.job_id} was started again meanwhile: expected was attempt {given.attempt.label}, "

@@ -2,6 +2,8 @@
 
 import pwd
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,17 @@ pytestmark = pytest.mark.slurm
 
 
 @pytest.fixture
-def as_nobody(site: SlurmSite, tmp_path: Path) -> SlurmCliScheduler:  # noqa: F811
+def open_path() -> Iterator[Path]:
+    """A directory in which anybody may write. Not in `tmp_path`: each pytest that starts closes its parents."""
+    with tempfile.TemporaryDirectory(prefix="relight-") as path:
+        Path(path).chmod(0o777)
+        yield Path(path)
+
+
+@pytest.fixture
+def as_nobody(open_path: Path) -> SlurmCliScheduler:
     """Relight's adapter, whose Slurm commands run as user `nobody`."""
-    commands = tmp_path / "bin"  # noqa: F811
+    commands = open_path / "bin"  # noqa: F811
     commands.mkdir()
     for name in ("squeue", "scontrol", "sinfo", "sacct", "scancel", "sbatch"):
         script = commands / name
@@ -27,9 +37,6 @@ def as_nobody(site: SlurmSite, tmp_path: Path) -> SlurmCliScheduler:  # noqa: F8
             f'#!/bin/sh\nexec setpriv --reuid=nobody --clear-groups {shutil.which(name)} "$@"\n'
         )
         script.chmod(0o755)
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:2]:
-        parent.chmod(0o755)
     assert pwd.getpwnam("nobody").pw_uid != 0
     return SlurmCliScheduler(SlurmCommands(str(commands)))
 
@@ -37,9 +44,9 @@ def as_nobody(site: SlurmSite, tmp_path: Path) -> SlurmCliScheduler:  # noqa: F8
 async def test_an_ordinary_user_restarts_their_own_job_elsewhere(
     site: SlurmSite,  # noqa: F811
     as_nobody: SlurmCliScheduler,
-    tmp_path: Path,
+    open_path: Path,
 ) -> None:
-    job_id = await site.scheduler.submit(request(tmp_path, user="nobody"))
+    job_id = await site.scheduler.submit(request(open_path, user="nobody"))
     node = (await site.until_running(job_id)).nodes[0]
     await as_nobody.requeue_hold(job_id)
     await site.until_held(job_id)
@@ -54,9 +61,9 @@ async def test_an_ordinary_user_restarts_their_own_job_elsewhere(
 async def test_other_peoples_jobs_and_nodes_are_out_of_reach(
     site: SlurmSite,  # noqa: F811
     as_nobody: SlurmCliScheduler,
-    tmp_path: Path,
+    open_path: Path,
 ) -> None:
-    job_id = await site.scheduler.submit(request(tmp_path, user="root"))
+    job_id = await site.scheduler.submit(request(open_path, user="root"))
     running = await site.until_running(job_id)
     with pytest.raises(NotPermitted):
         await as_nobody.requeue_hold(job_id)
