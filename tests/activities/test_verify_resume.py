@@ -41,7 +41,7 @@ def append(log: Path, text: str) -> None:
 
 
 async def test_an_attempt_that_could_not_be_started_has_failed(run: Runner, double: Double) -> None:
-    """And nobody else held it. Slurm has counted another restart by then, and may have shown it as running."""
+    """And nobody else held it. Slurm has counted another restart by then; it may have been seen running."""
     double.set(state=JobState.PENDING, nodes=(), held=True, reason=LAUNCH_FAILED, restart_count=1)
     assert "could not start" in await run.fails(verify_running, given(), RESUME_FAILED)
     assert "could not start" in await run.fails(verify_resume, given(), RESUME_FAILED)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture
 def open_path() -> Iterator[Path]:
-    """A directory in which anybody may write. Not in `tmp_path`: each pytest that starts closes its parents."""
+    """A directory in which anybody may write. Not `tmp_path`: each pytest that starts closes its parents."""
     with tempfile.TemporaryDirectory(prefix="relight-") as path:
         Path(path).chmod(0o777)
         yield Path(path)
