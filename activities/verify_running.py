@@ -31,9 +31,6 @@ async def verify_running(context: Context, given: VerifyInput) -> RunningResult:
     async with heartbeats():
         with scheduler_errors():
             info = await read_job(context.scheduler, given.attempt.job_id)
-    if info.completing and relate(info, given.attempt) is Relation.NEWER:
-        # By somebody, or by the scheduler that could not start it: it tells when the nodes are free.
-        raise not_yet(f"why job {info.job_id} was requeued is not known: {in_words(info)}")
     check_same(given, info)
     if info.state is JobState.PENDING and info.held:
         raise attempt_changed(f"job {info.job_id} was held by somebody else: {in_words(info)}")
@@ -60,11 +57,16 @@ def check_same(given: VerifyInput, info: JobInfo) -> None:
     seen as running first, and as requeued and held then.
 
     Raises:
-        ApplicationError: `ResumeFailed` when the scheduler could not start it; `AttemptChanged`.
+        ApplicationError: `ResumeFailed` when the scheduler could not start it; `NotYet` while it does not say
+            whether it or somebody else requeued it; `AttemptChanged`.
     """
     if could_not_start(info):
         raise resume_failed(f"the scheduler could not start the new attempt: {in_words(info)}")
-    if relate(info, given.attempt) is not Relation.SAME:
+    how = relate(info, given.attempt)
+    if info.completing and how is Relation.NEWER:
+        # By somebody, or by the scheduler that could not start it: it tells when the nodes are free.
+        raise not_yet(f"why job {info.job_id} was requeued is not known: {in_words(info)}")
+    if how is not Relation.SAME:
         raise attempt_changed(
             f"job {info.job_id} was started again meanwhile: expected was attempt {given.attempt.label}, "
             f"and it is {in_words(info)}"

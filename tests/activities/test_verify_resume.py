@@ -47,6 +47,16 @@ async def test_an_attempt_that_could_not_be_started_has_failed(run: Runner, doub
     assert "could not start" in await run.fails(verify_resume, given(), RESUME_FAILED)
 
 
+async def test_who_requeued_it_is_told_once_its_nodes_are_free(run: Runner, double: Double) -> None:
+    """The scheduler, which could not launch what it had shown as running, or a person."""
+    double.set(state=JobState.COMPLETING, restart_count=1)
+    for verify in (verify_running, verify_resume):
+        assert "not known" in await run.fails(verify, given(), NOT_YET)
+    double.set(state=JobState.PENDING, nodes=(), restart_count=1)
+    for verify in (verify_running, verify_resume):
+        assert "started again" in await run.fails(verify, given(), ATTEMPT_CHANGED)
+
+
 async def test_from_the_first_step_to_the_proof(run: Runner, log: Path) -> None:
     verify = given(log)
     assert "no step" in await run.fails(verify_resume, verify, NOT_YET)
