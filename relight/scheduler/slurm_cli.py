@@ -200,10 +200,7 @@ class SlurmCliScheduler:
 
     async def release(self, job_id: str) -> None:
         """See the port. Takes up to 1.25 s where the job was requeued just now: see `CREDENTIAL_GAP`."""
-        info = await self.job(job_id)
-        if info.restart_count:
-            since = datetime.now(UTC) - info.submit_time
-            await asyncio.sleep(min(CREDENTIAL_GAP, CREDENTIAL_GAP - since).total_seconds())
+        await let_credentials_pass(await self.job(job_id))
         await self._update(job_id, "StartTime=now")
         await self._commands.run("scontrol", "release", job_id)
 
@@ -270,6 +267,13 @@ class SlurmCliScheduler:
 def unknown_job(job_id: str) -> NoSuchJob:
     """The error for a job that Slurm does not list."""
     return NoSuchJob(f"Slurm knows no job {job_id}: there never was one, or it was forgotten after its end")
+
+
+async def let_credentials_pass(info: JobInfo) -> None:
+    """Waits for the rest of `CREDENTIAL_GAP`, if the job was requeued just now."""
+    if info.restart_count:
+        since = datetime.now(UTC) - info.submit_time
+        await asyncio.sleep(min(CREDENTIAL_GAP, CREDENTIAL_GAP - since).total_seconds())
 
 
 def check_job(job_id: str) -> None:

@@ -5,9 +5,8 @@ What pyslurm cannot do, or not as relight needs it, goes to the `slurm-cli` adap
 tasks of arrays that have no id of their own yet, and taking a comment or an exclusion list away.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from relight.contracts import JobInfo, NodeInfo, clean_text
 from relight.scheduler.port import (
@@ -21,7 +20,7 @@ from relight.scheduler.port import (
 )
 from relight.scheduler.pyslurm_process import PyslurmProcess
 from relight.scheduler.pyslurm_records import exit_code_is_sure, job_infos, node_infos
-from relight.scheduler.slurm_cli import CREDENTIAL_GAP, check_job, check_node, unknown_job
+from relight.scheduler.slurm_cli import check_job, check_node, let_credentials_pass, unknown_job
 
 
 class SlurmPyslurmScheduler:
@@ -156,10 +155,7 @@ class SlurmPyslurmScheduler:
         """See the port. Takes up to 1.25 s where the job was requeued just now: see `CREDENTIAL_GAP`."""
         if not job_id.isdecimal():
             return await self._commands.release(job_id)
-        info = await self.job(job_id)
-        if info.restart_count:
-            since = datetime.now(UTC) - info.submit_time
-            await asyncio.sleep(min(CREDENTIAL_GAP, CREDENTIAL_GAP - since).total_seconds())
+        await let_credentials_pass(await self.job(job_id))
         await self._change("modify", job_id, changes={"begin_time": "now"})
         return await self._change("release", job_id)
 
