@@ -29,16 +29,16 @@ def open_path() -> Iterator[Path]:
 @pytest.fixture
 def as_nobody(open_path: Path) -> SlurmCliScheduler:
     """Relight's adapter, whose Slurm commands run as user `nobody`."""
-    commands = open_path / "bin"  # noqa: F811
-    commands.mkdir()
+    wrappers = open_path / "bin"
+    wrappers.mkdir()
     for name in ("squeue", "scontrol", "sinfo", "sacct", "scancel", "sbatch"):
-        script = commands / name
+        script = wrappers / name
         script.write_text(
             f'#!/bin/sh\nexec setpriv --reuid=nobody --clear-groups {shutil.which(name)} "$@"\n'
         )
         script.chmod(0o755)
     assert pwd.getpwnam("nobody").pw_uid != 0
-    return SlurmCliScheduler(SlurmCommands(str(commands)))
+    return SlurmCliScheduler(SlurmCommands(str(wrappers)))
 
 
 async def test_an_ordinary_user_restarts_their_own_job_elsewhere(
