@@ -98,7 +98,7 @@ def test_no_password_is_written_down(tmp_path: Path) -> None:
     made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
     assert {f"secrets/{name}" for name in made} == {s["file"] for s in stack()["secrets"].values()}
     assert len(set(made.values())) == len(made)
-    assert all(re.fullmatch(r"[A-Za-z0-9]{28,}", password) for password in made.values())
+    assert all(re.fullmatch("[0-9a-f]{48}", password) for password in made.values())
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
     subprocess.run([tmp_path / "make-secrets"], check=True)
     assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == made
