@@ -89,6 +89,7 @@ class Scene:
         self.view = View(asked_at=START - timedelta(days=1), reachable=False)
         self.behind = False
         self.troubles: dict[str, str] = {}
+        self.files = 1
         self.messages: list[Message] = []
 
     def ask(self) -> None:
@@ -100,7 +101,12 @@ class Scene:
         self.view = View(asked_at=self.now, jobs=jobs, nodes=self.nodes)
 
     def tick(
-        self, *events: Event, after: float = 0.25, ask: bool = True, historic: bool = False
+        self,
+        *events: Event,
+        after: float = 0.25,
+        ask: bool = True,
+        historic: bool = False,
+        grew: bool = False,
     ) -> list[Message]:
         """Some time later these lines are read."""
         self.now += timedelta(seconds=after)
@@ -110,7 +116,8 @@ class Scene:
             began=self.now,
             seen=[Seen(event, self.now, historic, timed=True) for event in events],
             behind=self.behind,
-            files=1,
+            files=self.files,
+            grew=grew,
             troubles=self.troubles,
         )
         messages = self.watch.advance(reading, self.view, self.now)
