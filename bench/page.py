@@ -8,18 +8,19 @@ first.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import results
+from bench.faults import sections
+from bench.markdown import Rows, table
 from bench.results import BadResult
 
 Result = Mapping[str, Any]
-Rows = Iterable[Mapping[str, Any]]
 DOCS = results.ROOT / "docs" / "benchmarks.md"
 IMAGES = "images"
-"""Where `bench.ettr --plots` puts its plots, beside the page."""
+"""Where `bench.ettr --plots` and `bench.faults.profile --plot` put their plots, beside the page."""
 HEAD = """# Benchmarks
 
 What relight does in numbers: each benchmark, what it measures, and every run as it was measured. Made by
@@ -46,6 +47,8 @@ def page(found: Sequence[Result]) -> str:
             lines += [what, ""]
         for one in mine:
             lines += [provenance(one), "", *body(one), ""]
+        if bench == "faults":
+            lines += _where_the_time_goes(mine)
     missing = [f"`bench.{bench}`" for bench in SECTIONS if bench not in known]
     if missing:
         lines += ["## Not measured here", "", f"There is no result of {', '.join(missing)}.", ""]
@@ -65,35 +68,6 @@ def provenance(one: Result) -> str:
         f"{machine['cpu']}, "
         f"{machine['cores']} cores{memory}, {machine['system']}{load}; {versions}{slurm}.*{command}"
     )
-
-
-def table(rows: Rows, columns: Mapping[str, str]) -> list[str]:
-    """A Markdown table: `columns` are keys of a row (with dots for tables in it) and their titles."""
-    lines = [f"| {' | '.join(columns.values())} |", f"|{' --- |' * len(columns)}"]
-    for row in rows:
-        lines.append(f"| {' | '.join(cell(_at(row, key)) for key in columns)} |")
-    return lines
-
-
-def cell(value: object) -> str:
-    """A value, for people: few digits, no bar that would end the cell."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "**no**"
-    if isinstance(value, float):
-        if value and abs(value) < 0.01:
-            return f"{value:.2g}"
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}".rstrip("0").rstrip(".")
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def _at(row: object, key: str) -> object:
-    for part in key.split("."):
-        row = row.get(part) if isinstance(row, Mapping) else None
-    return row
 
 
 def _numbered(runs: Rows) -> list[dict[str, Any]]:
@@ -134,8 +108,7 @@ def _faults(one: Result) -> list[str]:
         lines += [f"Not as shipped: {told}.", ""]
     summary = one.get("summary", {})
     if aims := summary.get("aims"):
-        rows = [{"name": name, **aim} for name, aim in aims.items()]
-        lines += [*table(rows, {"name": "", "aim": "aim", "measured": "measured", "met": "met"}), ""]
+        lines += [*sections.aims(aims), ""]
     rows = [{"name": name, **row} for name, row in summary.get("scenarios", {}).items()]
     return lines + table(
         rows,
@@ -154,6 +127,17 @@ def _faults(one: Result) -> list[str]:
             "seconds.added.max": "longest",
         },
     )
+
+
+def _where_the_time_goes(found: Sequence[Result]) -> list[str]:
+    """Sections of their own: of the newest result of the suite, and of the oldest beside the newest."""
+    oldest, newest = found[0], found[-1]
+    lines = ["## Where the time goes", "", provenance(newest), ""]
+    lines += [*sections.where_the_time_goes(newest, f"{IMAGES}/{sections.PLOT}"), ""]
+    if len(found) > 1:
+        lines += ["## Before and after", "", f"Before: {provenance(oldest)}", ""]
+        lines += [f"After: {provenance(newest)}", "", *sections.before_and_after(oldest, newest), ""]
+    return lines
 
 
 def _scale(one: Result) -> list[str]:

@@ -13,6 +13,8 @@ from tests.integration.lab import ROOT, Lab, Training
 from tests.slurm.cluster import SlurmCluster
 
 TRAINING = Path(__file__).with_name("training.py")
+STARTS_FILE = "first-steps"
+"""Where `training.py` notes when each attempt was through its first step."""
 NODES = 8
 NODES_OF_A_JOB = 2
 STEP_SECONDS = 0.25

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench import page, results
+from bench import markdown, page, results
 
 RESULT: dict[str, Any] = {
     "bench": "scan",
@@ -85,7 +85,7 @@ def test_a_benchmark_that_the_page_does_not_know_is_shown_all_the_same() -> None
     ],
 )  # fmt: skip
 def test_cells(value: object, shown: str) -> None:
-    assert page.cell(value) == shown
+    assert markdown.cell(value) == shown
 
 
 def test_the_page_in_the_repository_is_made_of_the_results_in_it() -> None:
