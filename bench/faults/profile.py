@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         falls = [fall for _, fall in cut(runs_of(result))]
         if not falls:
             raise results.BadResult(f"{source}: in none of its runs did the job run again")
-    except (results.BadResult, ValueError) as error:
+    except results.BadResult as error:
         print(f"bench.faults.profile: {error}", file=sys.stderr)
         return 1
     rows, scenarios = profile(falls), by_scenario(falls)

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from bench.faults.judge import times
 from bench.faults.record import Run
 from bench.faults.report import in_words, spread
 from bench.faults.waterfall import PIECES, Waterfall, ordered, profile, waterfall, whose
 from bench.markdown import table
+from bench.results import BadResult
 
 PLOT = "waterfall.svg"
 """The name of the plot, drawn by `bench.faults.profile`."""
@@ -22,8 +25,15 @@ PHASES = {
 
 
 def runs_of(result: Mapping[str, Any]) -> list[Run]:
-    """The runs of a result of the suite, old ones too: what was not noted then has its default."""
-    return [Run.model_validate(run) for run in result["runs"]]
+    """The runs of a result of the suite, old ones too: what was not noted then has its default.
+
+    Raises:
+        BadResult: they are not the suite's.
+    """
+    try:
+        return [Run.model_validate(run) for run in result["runs"]]
+    except ValidationError as error:
+        raise BadResult(f"the runs of a result of bench.faults cannot be read: {error}") from error
 
 
 def cut(runs: Sequence[Run]) -> list[tuple[Run, Waterfall]]:
