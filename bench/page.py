@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import results
 from bench.faults import sections
-from bench.markdown import Rows, table
+from bench.markdown import Rows, cell, table
 from bench.results import BadResult
 
 Result = Mapping[str, Any]
@@ -88,6 +88,38 @@ def _any_runs(one: Result) -> list[str]:
 
 def _columns(columns: Mapping[str, str]) -> Callable[[Result], list[str]]:
     return lambda one: table(_numbered(one["runs"]), columns)
+
+
+def _with_limits(
+    columns: Mapping[str, str], limits: Mapping[str, tuple[str, str]]
+) -> Callable[[Result], list[str]]:
+    """The runs, and below them the worst of them against each limit.
+
+    Args:
+        columns: as of `table`.
+        limits: for the name of a limit (at most so much), the key of a run and what it is called.
+    """
+
+    def body(one: Result) -> list[str]:
+        lines = table(_numbered(one["runs"]), columns)
+        known = one.get("limits", {})
+        told = [
+            f"{title} {within(max(run[key] for run in one['runs']), known[name])}"
+            for name, (key, title) in limits.items()
+            if name in known and one["runs"]
+        ]
+        return [*lines, "", f"Limits, of the worst run: {'; '.join(told)}."] if told else lines
+
+    return body
+
+
+def within(value: float, limit: float) -> str:
+    """How a value stands to the largest that it may be: `0.25 of 1 (met, 0.75 to spare)`."""
+    off = abs(value - limit)
+    words = (
+        f"met, {cell(round(off, 3))} to spare" if value <= limit else f"**MISSED by {cell(round(off, 3))}**"
+    )
+    return f"{cell(round(value, 3))} of {cell(limit)} ({words})"
 
 
 def _recovery(one: Result) -> list[str]:
@@ -290,18 +322,21 @@ SECTIONS: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
     "checkpoints": (
         "Checking checkpoints",
         "Directories of many shards; limits: 20,000 shards in 5 s and 150 MB (`bench/checkpoints.py`).",
-        _columns({
+        _with_limits({
             "run": "run", "shards": "shards", "seconds": "s", "megabytes": "MB", "good": "within the limits",
-        }),
+        }, {"megabytes": ("megabytes", "MB")}),
     ),
     "node_sensor": (
         "The node sensor",
         "At rest with eight GPUs (the tests' stub of NVIDIA's library), and 10,000 kernel lines at once; "
         "limits: 1 % of a core and 60 MB (`bench/node_sensor.py`).",
-        _columns({
+        _with_limits({
             "run": "run", "rest_cpu_percent": "at rest, % of a core", "rest_rss_mb": "MB",
             "storm_lines": "lines at once", "storm_seconds": "read in, s", "storm_cpu_seconds": "CPU, s",
             "storm_rss_mb": "MB", "storm_rare_told": "of 3 rare kinds told", "storm_facts": "facts told",
+        }, {
+            "cpu_percent": ("rest_cpu_percent", "at rest, % of a core"),
+            "rss_mb": ("rest_rss_mb", "at rest, MB"),
         }),
     ),
     "prometheus": (
