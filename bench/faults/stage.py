@@ -44,9 +44,10 @@ DIFFERS = {
 }
 """What is not as shipped, or not as usual."""
 
+# PYTHONSAFEPATH: a script's own directory comes first on Python's path otherwise, and `profile` is not ours there.
 JOB = """#!/bin/bash
 #SBATCH --job-name=train --open-mode=append --requeue
-export PYTHONPATH={root} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+export PYTHONPATH={root} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 export MASTER_PORT=$((12000 + ({ports} + SLURM_JOB_ID * 20 + ${{SLURM_RESTART_COUNT:-0}}) % 7000))
 srun --kill-on-bad-exit=1 --unbuffered bash -c '
 if [ -e {bad}.$SLURM_JOB_ID.$SLURMD_NODENAME ]; then (sleep 2; kill -9 $$) & fi
