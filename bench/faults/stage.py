@@ -44,7 +44,7 @@ DIFFERS = {
 }
 """What is not as shipped, or not as usual."""
 
-# PYTHONSAFEPATH: a script's own directory comes first on Python's path otherwise, and `profile` is not ours there.
+# PYTHONSAFEPATH: beside the script, which would come first on its path, `profile` is not the library's.
 JOB = """#!/bin/bash
 #SBATCH --job-name=train --open-mode=append --requeue
 export PYTHONPATH={root} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
