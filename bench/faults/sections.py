@@ -115,7 +115,8 @@ def before_and_after(oldest: Mapping[str, Any], newest: Mapping[str, Any]) -> li
         return ["The two results have no fault in common after which the job ran again."]
     told = (
         f"Only faults that both results have, and of those the runs in which the job ran again: "
-        f"{len(before)} before, {len(after)} after. Of a piece, the runs that have it count."
+        f"{len(before)} before, {len(after)} after. Of a piece, the runs that have it count. A result that "
+        f"lacks a piece may have it in another one: what the pieces are is told above."
     )
     loads = [spread([run.load for run, _ in one]) for one in (before, after)]
     lines = [

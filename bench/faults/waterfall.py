@@ -30,7 +30,7 @@ PIECES: Mapping[str, tuple[str, str]] = {
     "wait_nodes_free": ("Slurm", "until no process of the old attempt is left"),
     "steer_checkpoint": ("relight", ""),
     "resubmit": ("relight", ""),
-    BETWEEN: ("relight", "the workflow between two steps, and pauses before another try"),
+    BETWEEN: ("relight", "the workflow, pauses before another try, and the permit where that was not noted"),
     QUEUE: ("Slurm", "`verify_running`: from the resubmission until the job was seen running"),
     FAILED_AGAIN: ("the job", "from its start until relight noticed that it had failed too"),
     LOAD: ("the job", "processes start, import PyTorch and load the checkpoint, until the first step"),
