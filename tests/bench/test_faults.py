@@ -111,6 +111,7 @@ RIGHT = [
     a_run("time-limit", restarts=0, trains=False, end=EndReason.TIME_LIMIT),
     a_run("disk-full", recovery(Outcome.STOPPED, **FAULTY), restarts=0, trains=False),
     a_run("nan", recovery(cause=Cause.NUMERICAL), asked_at=AT),
+    a_run("bad-node", recovery(cause=Cause.UNKNOWN)),
 ]
 WRONG = [
     ("detected", a_run("exception", restarts=0, trains=False)),
@@ -128,6 +129,8 @@ WRONG = [
     ("action", a_run("scancel", restarts=1, end=EndReason.CANCELLED)),
     ("ended_well", a_run("disk-full", recovery(Outcome.STOPPED, **FAULTY), restarts=2)),
     ("ended_well", a_run("nan", recovery(cause=Cause.NUMERICAL))),
+    ("node", a_run("bad-node", recovery(cause=Cause.UNKNOWN), restarts=2)),
+    ("node", a_run("bad-node", recovery(**{**EXCLUDED, "excluded_nodes": ("node07",)}))),
 ]
 
 
