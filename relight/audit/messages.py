@@ -8,6 +8,7 @@ from temporalio.api.common.v1 import Payload
 
 from relight.audit import events
 from relight.audit.record import Who
+from relight.contracts import clean_text
 from relight.contracts.guard import PermitDecision, PermitKind
 from relight.contracts.messages import (
     AttemptReport,
@@ -78,7 +79,8 @@ def heard(signal: str, payloads: Sequence[Payload]) -> Heard:
             news = events.loose(payloads, RecoveryNews)
             if news is not None:
                 return Heard(Who.RELIGHT, "recovery", f"{news.recovery_id} is {news.state}")
-    return Heard(Who.TEMPORAL, "signal", f"{signal}, with a payload that relight cannot read")
+    told = f"{clean_text(signal)}: relight does not know it, or cannot read its payload"
+    return Heard(Who.TEMPORAL, "signal", told)
 
 
 def _permit(permit: PermitDecision) -> str:

@@ -81,7 +81,7 @@ def _context(view: AuditView, audit: RecoveryAudit) -> list[str]:
     quoted = any(one.source is Source.JOB_LOG for record in audit.records for one in record.evidence)
     if not quoted or audit.recovery_id in view.from_archive:
         return []
-    latest = audit is view.recoveries[-1] and not view.target.startswith("recover:")
+    latest = audit.recovery_id == view.recoveries[-1].recovery_id and not view.target.startswith("recover:")
     target = audit.job.attempt.job_id if latest else f"'{audit.recovery_id}'"
     return [f"The lines around those quoted from logs: relight logs {target}"]
 
