@@ -80,6 +80,7 @@ def no_progress(
                 observed_at=now,
                 text=_describe(progress, deadline - progress.at, now),
                 where=memory.trail.where,
+                line=memory.trail.line_number,
             ),
             *_silent_nodes(silent, now),
         ),

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.findings import Event, Finding, StepLine
+from relight.diagnosis.findings import UNKNOWN_LINE, Event, Finding, StepLine
 from relight.diagnosis.reader import LogReader
+from sensor import follow
 from sensor.follow import Position
 from sensor.reading import JobLogs, Seen
 
@@ -192,3 +193,96 @@ def test_a_chunk_that_was_not_understood_is_read_again(
     assert not failures
     assert [s.event.step for s in seen if isinstance(s.event, StepLine)] == [2, 3]
     assert sum(isinstance(s.event, Finding) for s in seen) == 1
+
+
+def numbers(seen: list[Seen]) -> list[tuple[int, int]]:
+    """Step and line of each step line."""
+    return [(s.event.step, s.event.line) for s in seen if isinstance(s.event, StepLine)]
+
+
+@pytest.fixture
+def long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log of which only the end is read when the watch begins."""
+    monkeypatch.setattr(follow, "HISTORY", 4000)
+    monkeypatch.setattr(follow, "REWIND", 1000)
+    monkeypatch.setattr(follow, "COUNTED_AT_ONCE", 5000)
+    file = tmp_path / "long.log"
+    file.write_text("".join(line(n) for n in range(200)))
+    return file
+
+
+def add(file: Path, *steps: int) -> None:
+    with file.open("a") as f:
+        f.write("".join(line(n) for n in steps))
+
+
+def test_lines_are_counted_from_the_begin_also_of_a_log_that_was_long_before_the_watch(
+    long_log: Path,
+) -> None:
+    reader = Reader(long_log, fresh=True)
+    first = numbers(reader.look())
+    assert first
+    assert {number for _, number in first} == {UNKNOWN_LINE}  # not counted so far
+    for _ in range(10):
+        reader.look()
+    add(long_log, 200, 201)
+    assert numbers(reader.look()) == [(200, 200), (201, 201)]
+
+
+@pytest.mark.parametrize("looks", [1, 2, 8])
+def test_a_restarted_sensor_counts_on(long_log: Path, looks: int) -> None:
+    reader = Reader(long_log, fresh=True)
+    for _ in range(looks):
+        reader.look()
+    add(long_log, 200)
+    reader.look()
+    again = reader.killed()
+    for _ in range(10):
+        again.look()
+    add(long_log, 201)
+    assert numbers(again.look()) == [(201, 201)]
+    assert numbers(again.killed().look()) == []
+
+
+@pytest.mark.parametrize("counted_wrongly", [0, 17])
+def test_a_state_file_of_an_older_version_is_counted_anew(long_log: Path, counted_wrongly: int) -> None:
+    reader = Reader(long_log, fresh=True)
+    reader.look()
+    (position,) = reader.saved.values()
+    new = {"front", "front_counted", "front_lines"}
+    old = Position.model_validate(position.model_dump(exclude=new) | {"line": counted_wrongly})
+    again = Reader(long_log, [old])
+    for _ in range(10):
+        again.look()
+    add(long_log, 200)
+    assert numbers(again.look()) == [(200, 200)]
+
+
+def test_a_state_file_of_an_older_version_that_read_all_needs_no_counting(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text(line(0) + line(1))
+    reader = Reader(file)
+    reader.look()
+    (position,) = reader.saved.values()
+    old = Position.model_validate(position.model_dump(exclude={"front", "front_counted", "front_lines"}))
+    again = Reader(file, [old])
+    add(file, 2)
+    assert numbers(again.look()) == [(2, 2)]
+
+
+def test_beyond_a_bound_the_numbers_of_lines_stay_unknown(
+    long_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "COUNTED", 5000)
+    reader = Reader(long_log, fresh=True)
+    for _ in range(10):
+        reader.look()
+    add(long_log, 200)
+    assert numbers(reader.look()) == [(200, UNKNOWN_LINE)]
+
+
+def test_a_log_that_is_written_anew_is_counted_from_its_new_begin(long_log: Path) -> None:
+    reader = Reader(long_log, fresh=True)
+    reader.look()
+    long_log.write_text(line(0) + line(1))
+    assert numbers(reader.look()) == [(0, 0), (1, 1)]

@@ -441,3 +441,26 @@ def test_a_crash_that_was_none_is_counted_and_teaches_nothing() -> None:
     memory = opened()
     memory.hear_recovery_ended(outcome(Outcome.REFUTED, symptom=Symptom.CRASH), NOW)
     assert (memory.job.patience, memory.status().refuted) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("aprove", 'a signal "aprove" came, which has no meaning: did you mean approve?'),
+        ("\x1b[31mx\n# y", 'a signal "x # y" came, which has no meaning: known are approve, pause'),
+    ],
+)
+def test_a_signal_without_a_meaning_is_a_notice(name: str, said: str) -> None:
+    memory = Memory(samples.job(), MonitorState())
+    memory.hear_unknown_signal(name, ("approve", "pause"), samples.T0)
+    (notice,) = memory.status().noticed
+    assert notice.endswith(f"UTC: {said}")
+
+
+def test_signals_without_a_meaning_take_no_more_room_the_more_there_are() -> None:
+    memory = Memory(samples.job(), MonitorState(noticed=("something else",)))
+    for n in range(1000):
+        memory.hear_unknown_signal(f"{n}" + "x" * 100_000, ("approve",), samples.T0)
+    assert memory.state.noticed == ("something else",)
+    assert len(memory.status().noticed) == 2
+    assert len(memory.state.model_dump_json()) < len(MonitorState().model_dump_json()) + 400
