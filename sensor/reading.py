@@ -26,6 +26,8 @@ class Seen:
     """It was there when the watch began."""
     timed: bool
     """`at` compares with times of other files: somebody looked soon after it was written."""
+    written: datetime | None = None
+    """By when it was written, where nobody looked soon after that: when its file was last changed."""
 
 
 @dataclass
@@ -199,7 +201,8 @@ def _timed(said: list[tuple[list[Event], Chunk]], now: datetime, since: timedelt
                 at = written
             elif chunk.late and isinstance(event, StepLine) and stamp is not None and last is not None:
                 at = min(now, now - (last - stamp))
-            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late))
+            when = written if chunk.late else None
+            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late, written=when))
     return seen
 
 

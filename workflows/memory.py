@@ -485,10 +485,28 @@ class Memory:
             # A hang that goes on was none: its recovery must hear of it.
             if how is Relation.SAME and record.symptom is Symptom.HANG:
                 self._forward(record, "report_attempt", report)
+            elif how is not Relation.SAME:
+                self._keep_for_later(report)
             return
         if how is Relation.NEWER:
             self._adopt(report.attempt, (), now)
         self._note_progress(progress)
+
+    def _keep_for_later(self, report: AttemptReport) -> None:
+        """The attempt that a recovery has started trains already: what it told counts once it is adopted.
+
+        The sensor tells of its first step at once, and of the next ones much later.
+        """
+        known = self.state.ahead
+        if known is None or report.at >= known.at:
+            self._set(ahead=report)
+
+    def _take_up_progress(self) -> None:
+        """Takes over what the current attempt told while a recovery was open."""
+        ahead = self.state.ahead
+        if ahead is not None and ahead.progress is not None and self._is_current(ahead.attempt):
+            self._set(ahead=None)
+            self._note_progress(ahead.progress)
 
     def _note_progress(self, progress: Progress) -> None:
         if self.state.progress is None or progress.at >= self.state.progress.at:
@@ -555,6 +573,7 @@ class Memory:
             settle_until=None,
             unknown_polls=0,
         )
+        self._take_up_progress()
         self._settle(now)
 
     def _refresh(self, report: AttemptReport) -> None:

@@ -1,5 +1,6 @@
 """From bytes to events: what a restarted sensor reads, and with which times."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -133,9 +134,12 @@ def test_junk_and_a_line_of_a_megabyte_do_no_harm(tmp_path: Path) -> None:
 def test_lines_that_nobody_saw_come_are_seen_now_but_keep_their_distances(tmp_path: Path) -> None:
     file = tmp_path / "a.log"
     file.write_text("".join(line(n, seconds=2.0 * n) for n in range(1, 11)))
+    changed = NOW - timedelta(hours=1)
+    os.utime(file, (0, changed.timestamp()))
     seen = Reader(file, fresh=True).look()
     assert all(s.historic for s in seen)
     assert seen[-1].at == NOW + timedelta(seconds=1)
+    assert {s.written for s in seen} == {changed}
     assert {b.at - a.at for a, b in pairwise(seen)} == {timedelta(seconds=2)}
 
 
@@ -146,7 +150,9 @@ def test_live_lines_lie_within_the_time_since_the_last_look(tmp_path: Path) -> N
     reader.look()
     with file.open("a") as f:
         f.write(line(2, 100) + line(3, 200))
-    assert [s.at - NOW for s in reader.look(0.25)] == [timedelta(seconds=1), timedelta(seconds=1.25)]
+    seen = reader.look(0.25)
+    assert [s.at - NOW for s in seen] == [timedelta(seconds=1), timedelta(seconds=1.25)]
+    assert [s.written for s in seen] == [None, None]
 
 
 def test_an_unfinished_last_line_counts_when_the_file_is_rewritten(tmp_path: Path) -> None:

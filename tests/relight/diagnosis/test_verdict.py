@@ -150,7 +150,7 @@ def test_nothing_of_the_engine_is_imported() -> None:
 
 
 def test_torchruns_summary_says_on_which_node_a_worker_ended() -> None:
-    """The line of the agent names a process only, and srun tells of a node when the agent has ended, later."""
+    """The line of the agent names a process only, and srun names the node when the agent has ended, later."""
     log = """[rank0]: starting on n1
 E1203 05:37:02.394000 25342 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) \
 local_rank: 0 (pid: 25369) of binary: /opt/python
