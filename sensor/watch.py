@@ -161,6 +161,9 @@ class JobWatch:
         memory = self.memory
         before = memory.trail.last
         if memory.trail.add(seen.event, seen.at, timed=seen.timed, historic=seen.historic):
+            began = memory.info.start_time if memory.info is not None else None
+            # One log may have several attempts: this one cannot have stood still before it began.
+            memory.step_written = max(seen.written, began or seen.written) if seen.written else None
             self._hear_progress_after_silence()
         if before is None and memory.trail.last is not None and seen.timed and not seen.historic:
             memory.first_step, memory.first_step_at = memory.trail.last.step, seen.at

@@ -37,10 +37,11 @@ def no_progress(
     The caller makes sure that it is a silence: the scheduler has just said that the attempt runs, and the
     logs are read to their ends.
     """
-    deadline, progress = silent_until(memory, policy), memory.progress
-    if deadline is None or progress is None:
+    deadline, progress, read_at = silent_until(memory, policy), memory.progress, memory.trail.rhythm.at
+    if deadline is None or progress is None or read_at is None:
         return None
-    if not is_due(progress.at, deadline - progress.at, memory.hang_told, now):
+    allowed = deadline - read_at
+    if not is_due(read_at, allowed, memory.hang_told, now):
         return None
     silent = unanswering(memory.nodes, nodes)
     return Anomaly(
@@ -52,8 +53,9 @@ def no_progress(
             Evidence(
                 source=Source.JOB_LOG,
                 observed_at=now,
-                text=_describe(progress, deadline - progress.at, now),
+                text=_describe(progress, allowed, now, at_least=memory.step_written is not None),
                 where=memory.trail.where,
+                line=memory.trail.line_number,
             ),
             *evidence_of(silent, now),
         ),
@@ -66,13 +68,14 @@ def no_progress(
     )
 
 
-def _describe(progress: Progress, allowed: timedelta, now: datetime) -> str:
+def _describe(progress: Progress, allowed: timedelta, now: datetime, *, at_least: bool) -> str:
     pace = (
         f"they came every {in_seconds(progress.interval)}"
         if progress.interval
         else "their pace is not known yet"
     )
+    silence = f"{'at least ' if at_least else ''}{in_seconds(now - progress.at)}"
     return (
-        f"no step line for {in_seconds(now - progress.at)} after step {progress.step}; {pace}, "
+        f"no step line for {silence} after step {progress.step}; {pace}, "
         f"and {in_seconds(allowed)} of silence are allowed"
     )

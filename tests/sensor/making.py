@@ -107,14 +107,17 @@ class Scene:
         ask: bool = True,
         historic: bool = False,
         grew: bool = False,
+        written: datetime | None = None,
     ) -> list[Message]:
-        """Some time later these lines are read."""
+        """Some time later these lines are read; `written` is given of those that nobody saw come."""
         self.now += timedelta(seconds=after)
         if ask:
             self.ask()
         reading = Reading(
             began=self.now,
-            seen=[Seen(event, self.now, historic, timed=True) for event in events],
+            seen=[
+                Seen(event, self.now, historic, timed=written is None, written=written) for event in events
+            ],
             behind=self.behind,
             files=self.files,
             grew=grew,
