@@ -274,6 +274,8 @@ def _silent_since(first: Look, given: ConfirmInput) -> datetime:
 
 def _needed_silence(given: ConfirmInput, first: Look) -> timedelta:
     """A machine's sensor knows no steps, and tells of a fault before the monitor has heard of the pace."""
+    if hangs_at_its_start(given.diagnosis):
+        return UNKNOWN_INTERVAL_SILENCE  # how often an earlier attempt printed says nothing of a start
     known = given.diagnosis.progress
     interval = first.interval if known is None or known.interval is None else known.interval
     if interval is None:

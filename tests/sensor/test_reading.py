@@ -72,6 +72,19 @@ def test_a_traceback_is_one_finding_with_the_node_of_its_rank(tmp_path: Path) ->
     assert (seen[1].rank, seen[1].node, seen[1].ends_rank) == (3, "node02", True)
 
 
+def test_what_is_read_once_more_is_nothing_new(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("importing torch\n")
+    logs = JobLogs(CATALOGUE, [str(file)], fresh=True)
+    grew = [logs.look(seconds, NOW).grew for seconds in (0.0, 1.0)]
+    logs.place(["node01", "node02"], 2)  # a new reader is fed the same bytes
+    again = logs.look(2.0, NOW)
+    with file.open("a") as opened:
+        opened.write("building the index\n")
+    assert [*grew, again.grew, logs.look(3.0, NOW).grew] == [True, False, False, True]
+    assert again.bytes > 0
+
+
 def test_a_traceback_that_a_restart_cuts_in_two_is_found_once(tmp_path: Path) -> None:
     text = line(1) + TRACEBACK + line(2)
     whole = (tmp_path / "whole.log").resolve()

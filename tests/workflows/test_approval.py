@@ -194,6 +194,16 @@ async def test_a_hang_that_goes_on_is_refuted(lab: Lab) -> None:
     assert (outcome.outcome, outcome.reason) == (Outcome.REFUTED, "training went on by itself")
 
 
+async def test_a_hang_before_the_first_step_is_refuted_by_any_step_of_the_attempt(lab: Lab) -> None:
+    """It goes on from its checkpoint, before the step that an earlier attempt reached."""
+    hang = samples.diagnosis(symptom=Symptom.HANG, cause=Cause.UNKNOWN, rules=(("no-first-step",),))
+    recovery = await lab.recover(job=observed(), diagnosis=hang)
+    await lab.plan(recovery)
+    await recovery.signal("report_attempt", samples.report("progress", step=101))
+    outcome = await asyncio.wait_for(recovery.result(), 30)
+    assert (outcome.outcome, outcome.reason) == (Outcome.REFUTED, "training went on by itself")
+
+
 async def test_the_mode_is_revoked_in_flight(lab: Lab) -> None:
     """Already off its nodes, the job is not started again before a person approves; a no leaves it held."""
     lab.world.will("wait_nodes_free", not_yet(), not_yet(), not_yet(), "free")

@@ -408,6 +408,20 @@ def test_a_hang_that_goes_on_is_asked_about_again_unless_a_person_said_no(
     assert [a.anomaly_id for a in memory.state.inbox] == (["again"] if asks else [])
 
 
+@pytest.mark.parametrize("furthest", [None, 100])
+def test_a_person_who_said_no_to_a_hang_at_the_start_is_not_asked_again(furthest: int | None) -> None:
+    memory = fresh()
+    if furthest is not None:
+        memory.hear_attempt(samples.report("progress", step=furthest), NOW)
+    memory.hear_attempt(samples.report("started", restart=1), NOW)
+    memory.hear_anomaly(samples.hang_at_start("h1", 1), NOW)
+    memory.open("r1", memory.diagnose()[0], NOW)
+    said = {"symptom": Symptom.HANG, "lost_from_step": furthest, "attempt": samples.attempt(1)}
+    memory.hear_recovery_ended(outcome(Outcome.REJECTED, **said), NOW)
+    memory.hear_anomaly(samples.hang_at_start("h2", 1), NOW)
+    assert memory.state.inbox == ()
+
+
 def test_the_next_recovery_goes_behind_a_divergence_until_training_resumed() -> None:
     memory = opened()
     bad = CheckpointRef(name="iter_0000100", step=100)

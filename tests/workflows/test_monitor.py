@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from relight.contracts import Cause, JobState, Mode, Outcome, Role, Source, TrainingJob
+from relight.contracts import Cause, JobState, Mode, Outcome, Role, Source, Symptom, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MODE, NODES, STATE
 from relight.contracts.messages import (
     AttemptReport,
@@ -23,6 +23,7 @@ from relight.contracts.steps import (
     ConfirmResult,
     LocateResult,
     PollResult,
+    VerifyResult,
 )
 from tests.workflows import samples
 from tests.workflows.conftest import Lab
@@ -244,6 +245,30 @@ async def test_the_same_failure_further_on_is_tried_again(lab: Lab) -> None:
             "report_anomaly", samples.anomaly(f"a{restart}", restart=restart, step=120 + restart)
         )
         await lab.until_status(monitor, lambda s, n=restart + 1: s.job.attempt == samples.attempt(n))  # type: ignore[misc]
+    assert lab.world.mutations == ["drain_job", "resubmit"] * 4
+
+
+async def test_a_hang_before_the_first_step_is_recovered(lab: Lab) -> None:
+    monitor = await lab.watch()
+    await monitor.signal("report_anomaly", samples.hang_at_start())
+    await lab.until_status(monitor, lambda s: s.job.attempt == samples.attempt(1))
+    outcome = await lab.recovery("h1").result()
+    assert (outcome.outcome, outcome.symptom, outcome.excluded_nodes) == (Outcome.RESUMED, Symptom.HANG, ())
+    assert outcome.lost_from_step is None
+
+
+async def test_a_restart_that_hangs_at_its_start_again_counts_as_no_progress(lab: Lab) -> None:
+    """A crash at step 120; then each new attempt hangs before its first step, until the budget is spent."""
+    late = VerifyResult(verdict="too_slow", summary="it printed no step")
+    lab.world.will("verify_resume", late)
+    monitor = await lab.watch()
+    await monitor.signal("report_anomaly", samples.anomaly("a0"))
+    for restart in range(1, 5):
+        await lab.until_status(monitor, lambda s, n=restart: s.job.attempt == samples.attempt(n))  # type: ignore[misc]
+        await monitor.signal("report_anomaly", samples.hang_at_start(f"h{restart}", restart))
+    result = await asyncio.wait_for(monitor.result(), 30)
+    assert (result.end, result.recoveries) == (EndReason.STOPPED, 5)
+    assert "unknown came back at step 120 after 3 restarts, no step gained" in result.detail
     assert lab.world.mutations == ["drain_job", "resubmit"] * 4
 
 
