@@ -28,6 +28,7 @@ from relight.scheduler.local_store import Store
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
+    NoSuchName,
     NoSuchNode,
     NotPermitted,
     SchedulerUnreachable,
@@ -339,6 +340,8 @@ class LocalScheduler:
 
 
 def _find(db: _Db, job_id: str) -> sqlite3.Row:
+    if not (job_id.isascii() and job_id.isdecimal()):
+        raise NoSuchName(f"{job_id[:80]!r} is no job id: those of the local scheduler are numbers")
     row = local_store.find_job(db, job_id)
     if row is None:
         raise NoSuchJob(f"the local scheduler knows no job {job_id!r}")

@@ -10,6 +10,7 @@ from relight.scheduler import slurm_submit, slurm_text
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
+    NoSuchName,
     NotSupported,
     SchedulerError,
     SchedulerUnreachable,
@@ -280,10 +281,10 @@ def check_job(job_id: str) -> None:
     """Refuses what is no job id.
 
     Raises:
-        InvalidRequest: it is none.
+        NoSuchName: it is none.
     """
     if not _JOB_ID.fullmatch(job_id):
-        raise InvalidRequest(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
+        raise NoSuchName(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
 
 
 def _check_changeable(job_id: str) -> None:
@@ -300,7 +301,7 @@ def check_node(node: str) -> None:
     """Refuses what is no name of one node.
 
     Raises:
-        InvalidRequest: it is none.
+        NoSuchName: it is none.
     """
     if not _NODE.fullmatch(node) or node.upper() == _ALL_NODES:
-        raise InvalidRequest(f"{node[:80]!r} is no name of one node")
+        raise NoSuchName(f"{node[:80]!r} is no name of one node")

@@ -8,6 +8,7 @@ from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.watched import find_monitor, monitor_status
 from relight.config import Settings
 from relight.contracts import JobInfo
+from relight.errors import WrongRequestError
 from relight.policies import Policies
 from relight.scheduler.port import NoSuchJob, SchedulerError
 from sensor.optin import BadRequest, opted_in
@@ -19,6 +20,8 @@ async def known(bench: Bench) -> Well:
         bench.info = await bench.scheduler.job(bench.job_id)
     except NoSuchJob:
         return Well("the scheduler has forgotten it", "it can only be submitted anew")
+    except WrongRequestError as error:
+        raise Broken(str(error), "name a job as the scheduler does", ExitCode.USAGE) from error
     except SchedulerError as error:
         mend = f"look yourself: scontrol show job {bench.job_id}"
         raise Broken(str(error), mend, ExitCode.NO_SCHEDULER) from error

@@ -121,3 +121,27 @@ def test_a_job_that_has_ended(relight: Relight, job: str, scheduler: Scheduler) 
     done = relight("watch", job)
     assert done.exit_code == 6
     assert "has ended (CANCELLED)" in done.stderr
+
+
+def test_what_is_no_job_id_is_wrong_usage(relight: Relight, scheduler: Scheduler) -> None:
+    done = relight("watch", "abc")
+    assert done.exit_code == 2
+    assert "'abc' is no job id" in done.stderr
+
+
+def test_a_checkpoint_directory_that_is_not_there_needs_force(
+    relight: Relight, job: str, tmp_path: Path
+) -> None:
+    done = relight("watch", job, "--checkpoints", "later")
+    assert done.exit_code == 2
+    assert f"there is no directory {tmp_path}/later" in done.stderr
+    assert relight("show", job).exit_code == 5, "nothing is watched"
+    forced = relight("watch", job, "--checkpoints", "later", "--force", "--no-wait")
+    assert forced.exit_code == 0
+    assert f"warning: there is no directory {tmp_path}/later" in forced.stderr
+    assert shown(relight, job)["job"]["checkpoint_dir"] == str(tmp_path / "later")
+
+
+def test_an_address_of_checkpoints_stays_as_it_is(relight: Relight, job: str) -> None:
+    assert relight("watch", job, "--checkpoints", "memory://bucket/run", "--no-wait").exit_code == 0
+    assert shown(relight, job)["job"]["checkpoint_dir"] == "memory://bucket/run"
