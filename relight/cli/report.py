@@ -39,6 +39,9 @@ def report(
             show_default="not known",
         ),
     ] = "",
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Count the faults of `relight simulate`, too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print or write JSON, and no page.")] = False,
 ) -> None:
     """Write a page on training efficiency: time lost by cause and phase, chains, bad nodes, what would help.
@@ -56,7 +59,7 @@ def report(
 
     async def work() -> ReportView:
         client = await invocation(ctx).client_or_archive()
-        return await gather(client, settings, window, write, datetime.now(UTC))
+        return await gather(client, settings, window, write, datetime.now(UTC), simulated=simulated)
 
     found = run_async(work(), "reading histories")
     if as_json and target == STDOUT:

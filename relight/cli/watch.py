@@ -11,10 +11,12 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from relight.cli import checkpoint_directory
+from relight.cli.completion import complete_running_job
 from relight.cli.decide import ANSWER, whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, say
+from relight.cli.unwatched import can_be_watched
 from relight.cli.watched import (
     JobTarget,
     Monitor,
@@ -44,7 +46,7 @@ By = Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="
 
 def watch(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="The scheduler's job id.")],
+    job: Annotated[str, typer.Argument(help="The scheduler's job id.", autocompletion=complete_running_job)],
     checkpoints: Annotated[
         str | None,
         typer.Option(
@@ -196,7 +198,7 @@ async def read_job(
     check_allowed(policies, policy or "")
     scheduler = open_scheduler(settings)
     info = await scheduler.job(job_id)
-    if info.state.is_over and not info.state.is_failure:
+    if not can_be_watched(info):
         raise CommandError(
             f"job {job_id} has ended ({info.state.value}): there is nothing to watch", ExitCode.REFUSED
         )

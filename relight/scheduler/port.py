@@ -175,6 +175,9 @@ class Scheduler(Protocol):
     async def find_by_comment(self, text: str) -> Sequence[JobInfo]:
         """Reads all jobs that the scheduler still lists whose comment contains `text`."""
 
+    async def open_jobs_of(self, user: str) -> Sequence[JobInfo]:
+        """Reads the user's jobs that have not ended."""
+
     async def drain_node(self, node: str, reason: str) -> None:
         """Keeps new jobs off a node.
 

@@ -21,6 +21,7 @@ from relight.scheduler.slurm_run import SlurmCommands, account_of
 
 _JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10}|\+[0-9]{1,5})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
+_USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,63}")
 _PARTITION = re.compile(r"[^\s=,]{1,255}")
 _ALL_NODES = "ALL"  # scontrol(1): NodeName=ALL means every node
 
@@ -157,6 +158,13 @@ class SlurmCliScheduler:
         """See the port."""
         found = await self._list()
         return [info for job_id, info in found.items() if job_id == info.job_id and text in info.comment]
+
+    async def open_jobs_of(self, user: str) -> Sequence[JobInfo]:
+        """See the port. A user without any may be one that Slurm does not know; that is no error."""
+        if not _USER.fullmatch(user):
+            return ()
+        found = await self._list(filters=(f"--user={user}",))
+        return [info for job_id, info in found.items() if job_id == info.job_id and not info.state.is_over]
 
     # ---- jobs --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from relight.config import load_settings
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SubmitRequest
 from tests.relight.cli.conftest import Relight
+from tests.relight.cli.test_completion import complete
 
 pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
@@ -145,3 +146,10 @@ def test_a_checkpoint_directory_that_is_not_there_needs_force(
 def test_an_address_of_checkpoints_stays_as_it_is(relight: Relight, job: str) -> None:
     assert relight("watch", job, "--checkpoints", "memory://bucket/run", "--no-wait").exit_code == 0
     assert shown(relight, job)["job"]["checkpoint_dir"] == "memory://bucket/run"
+
+
+def test_the_shell_completes_jobs_that_run(job: str, settings_file: Path, scheduler: Scheduler) -> None:
+    assert complete("relight watch ", "127.0.0.1:1", settings_file) == ([job], "")
+    assert complete(f"relight watch {job}0", "127.0.0.1:1", settings_file) == ([], "")
+    asyncio.run(scheduler.cancel(job))
+    assert complete("relight watch ", "127.0.0.1:1", settings_file) == ([], "")
