@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 CHUNK = 256 * 1024
 """Bytes of one file that one look reads at most."""
@@ -36,6 +37,10 @@ REWIND = 64 * 1024
 QUIET_AFTER = 60.0
 """Seconds without growth after which a file is looked at only every `QUIET_EVERY` seconds."""
 QUIET_EVERY = 1.0
+COUNTED_AT_ONCE = 8 * 1024 * 1024
+"""Bytes that one look reads at most to count the lines of what came before the watch."""
+COUNTED = 1024 * 1024 * 1024
+"""Of a longer part of a file before the watch the lines are not counted: their numbers stay unknown."""
 _HEAD = 1024
 _TAIL = 64
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR}
@@ -52,7 +57,13 @@ class Position(BaseModel):
     taken: int = 0
     """Bytes up to which whole lines were taken: where a restarted sensor reads on. Never beyond `read`."""
     line: int = 0
-    """Lines taken."""
+    """Lines between `front` and `taken`."""
+    front: int = 0
+    """Bytes at the begin of the file that were not read; their lines are counted when there is time."""
+    front_counted: int = 0
+    """How many of these bytes were looked through for lines so far."""
+    front_lines: int = 0
+    """Lines that were found in them."""
     history_until: int = 0
     """Bytes before this one were there when the watch began."""
     head: str = ""
@@ -64,6 +75,24 @@ class Position(BaseModel):
     def file_id(self) -> str:
         """Names the file on this machine, whatever its path."""
         return f"{self.device}:{self.inode}"
+
+    @property
+    def lines_before(self) -> int | None:
+        """Lines in the part that was not read; None: not known, or not yet."""
+        return self.front_lines if self.front_counted >= self.front else None
+
+    @property
+    def is_to_be_counted(self) -> bool:
+        """Some lines of the part that was not read are not counted, and will be."""
+        return self.front_counted < self.front <= COUNTED
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_older_version(cls, values: Any) -> Any:
+        """That one counted the lines from wherever it began: of a long history, they are counted anew."""
+        if isinstance(values, dict) and "front" not in values and values.get("history_until", 0) > HISTORY:
+            return {**values, "front": values.get("taken", 0), "line": 0}
+        return values
 
 
 @dataclass(frozen=True)
@@ -87,6 +116,8 @@ class Chunk:
     """Written at some time since the last look, which was long ago; else just now."""
     written: datetime
     """When the file was last changed, by the clock of its filesystem."""
+    lines_before: int | None = 0
+    """Lines of the file before those that the position counts; None: not known."""
 
 
 @dataclass
@@ -100,6 +131,8 @@ class Look:
     """Files that are there and cannot be read, and why."""
     files: int = 0
     """Files that are followed and could be looked at."""
+    counted: str = ""
+    """Id of the file in whose first part lines were counted; empty: none."""
 
 
 @dataclass
@@ -176,6 +209,8 @@ class Follower:
                 break
             read += self._read(tracked, found[tracked.position.file_id], look, now)
             self._next += 1
+        if not look.behind:
+            self._count(found, look)
         look.files = sum(1 for file_id in found if file_id in self._tracked) - len(look.troubles)
         return look
 
@@ -233,7 +268,7 @@ class Follower:
             position = Position(path=path, device=status.st_dev, inode=status.st_ino)
             if self._fresh:
                 position.history_until = status.st_size
-                position.read = position.taken = max(0, status.st_size - HISTORY)
+                position.read = position.taken = position.front = max(0, status.st_size - HISTORY)
             self._tracked[file_id] = _Tracked(position)
 
     def _due(self, tracked: _Tracked, now: float) -> bool:
@@ -286,7 +321,8 @@ class Follower:
         if starts:
             # Whatever was not complete when the sensor stopped is read once more.
             position.read = max(0, position.taken - REWIND)
-        historic = position.read < position.history_until
+        # What a new reader is fed once more tells nothing new, and comes in one chunk with what follows it.
+        historic = (resume_at if starts else position.read) < position.history_until
         wanted = self._chunk + (resume_at - position.read if starts else 0)
         if historic:
             wanted = min(wanted, position.history_until - position.read)
@@ -306,6 +342,7 @@ class Follower:
                     historic=historic,
                     late=late,
                     written=_time(status.st_mtime),
+                    lines_before=position.lines_before,
                 )
             )
             tracked.reader_started = True
@@ -329,7 +366,39 @@ class Follower:
             historic=position.read < position.history_until,
             late=False,
             written=datetime.now(UTC),
+            lines_before=position.lines_before,
         )
+
+    # Counting
+
+    def _count(self, found: dict[str, tuple[str, os.stat_result]], look: Look) -> None:
+        """Counts some more lines of what was in a file before the watch, one file and one piece at a look."""
+        waiting = (t.position for t in self._tracked.values() if t.position.is_to_be_counted)
+        position = next((p for p in waiting if p.file_id in found), None)
+        if position is None:
+            return
+        path, _ = found[position.file_id]
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as e:
+            if e.errno not in _NOT_THERE:
+                look.troubles[path] = e.strerror or str(e)
+            return
+        try:
+            status = os.fstat(fd)
+            same = f"{status.st_dev}:{status.st_ino}" == position.file_id
+            if not same or not self._may_read(path, status, look):
+                return  # replaced between the two calls: next time
+            wanted = min(COUNTED_AT_ONCE, position.front - position.front_counted)
+            piece = os.pread(fd, wanted, position.front_counted)
+        except OSError as e:
+            look.troubles[path] = e.strerror or str(e)
+            return
+        finally:
+            os.close(fd)
+        position.front_counted += len(piece)  # nothing, if the file was cut off: the next look notices
+        position.front_lines += piece.count(b"\n")
+        look.counted = position.file_id
 
 
 def _expand(patterns: Iterable[str]) -> Iterator[str]:

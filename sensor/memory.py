@@ -23,6 +23,8 @@ class Memory(BaseModel):
     """When the attempt was first seen to run."""
     trail: Trail = Field(default_factory=lambda: Trail(live=True))
     """What the logs of the attempt said."""
+    step_written: UtcDatetime | None = None
+    """By when the last step was written, if nobody looked then; None: `trail` has when it came."""
     ended_at: UtcDatetime | None = None
     """When the scheduler was first heard to say that the attempt is over."""
     started_told: bool = False
@@ -42,8 +44,15 @@ class Memory(BaseModel):
 
     @property
     def progress(self) -> Progress | None:
-        """The furthest step of the attempt; None before the first one."""
-        return self.trail.progress()
+        """The furthest step of the attempt, with the time by which it was made; None before the first one.
+
+        Silence is counted from when the step was *read* (`trail`): what was written while nobody looked, by
+        the clock of a file server, is too weak a reason to call it a hang. But it tells when one began.
+        """
+        progress = self.trail.progress()
+        if progress is None or self.step_written is None:
+            return progress
+        return progress.model_copy(update={"at": min(progress.at, self.step_written)})
 
     def begin_attempt(self, attempt: Attempt) -> None:
         """Forgets what belongs to the earlier attempt."""

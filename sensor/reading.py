@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.findings import Event, Finding, PhaseLine, StepLine
+from relight.diagnosis.findings import UNKNOWN_LINE, Event, Finding, PhaseLine, StepLine
 from relight.diagnosis.reader import LogReader
 from relight.diagnosis.steplines import StepFormat
 from sensor.follow import Chunk, Follower, Position
@@ -26,6 +26,8 @@ class Seen:
     """It was there when the watch began."""
     timed: bool
     """`at` compares with times of other files: somebody looked soon after it was written."""
+    written: datetime | None = None
+    """By when it was written, where nobody looked soon after that: when its file was last changed."""
 
 
 @dataclass
@@ -122,6 +124,8 @@ class JobLogs:
             self._readers.clear()
             self._follower.restart_readers()
         after = self._follower.positions
+        if look.counted:
+            read.add(look.counted)
         reading.positions = [after[file_id] for file_id in read if file_id in after]
         reading.gone = [file_id for file_id in before if file_id not in after]
         for file_id in reading.gone:
@@ -143,7 +147,7 @@ class JobLogs:
                 position.taken = max(position.taken, reader.consumed)
                 position.line = max(position.line, reader.line)
         resume_at = self._resume.get(chunk.file_id, 0)
-        return [e for e in events if e.offset >= resume_at]
+        return [_numbered(e, chunk.lines_before) for e in events if e.offset >= resume_at]
 
     def _new_reader(self, chunk: Chunk, line: int) -> LogReader:
         warm_up = chunk.data[: max(0, chunk.resume_at - chunk.offset)]
@@ -153,13 +157,20 @@ class JobLogs:
             nodes=self._nodes,
             tasks_per_node=self._tasks_per_node,
             offset=chunk.offset,
-            line=max(0, line - warm_up.count(b"\n")),
+            line=line - warm_up.count(b"\n"),
             max_line=self._max_line,
             steps=self._steps,
         )
         self._readers[chunk.file_id] = reader
         self._resume[chunk.file_id] = chunk.resume_at
         return reader
+
+
+def _numbered(event: Event, before: int | None) -> Event:
+    """With its line counted from the begin of the file, given the lines before those that were counted."""
+    if before == 0:
+        return event
+    return event.model_copy(update={"line": UNKNOWN_LINE if before is None else before + event.line})
 
 
 def _timed(said: list[tuple[list[Event], Chunk]], now: datetime, since: timedelta) -> list[Seen]:
@@ -190,7 +201,8 @@ def _timed(said: list[tuple[list[Event], Chunk]], now: datetime, since: timedelt
                 at = written
             elif chunk.late and isinstance(event, StepLine) and stamp is not None and last is not None:
                 at = min(now, now - (last - stamp))
-            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late))
+            when = written if chunk.late else None
+            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late, written=when))
     return seen
 
 

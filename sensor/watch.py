@@ -154,7 +154,11 @@ class JobWatch:
     # What was seen
 
     def _hear_event(self, seen: Seen) -> None:
-        if self.memory.trail.add(seen.event, seen.at, timed=seen.timed, historic=seen.historic):
+        memory = self.memory
+        if memory.trail.add(seen.event, seen.at, timed=seen.timed, historic=seen.historic):
+            began = memory.info.start_time if memory.info is not None else None
+            # One log may have several attempts: this one cannot have stood still before it began.
+            memory.step_written = max(seen.written, began or seen.written) if seen.written else None
             self._hear_progress_after_silence()
 
     def _hear_progress_after_silence(self) -> None:

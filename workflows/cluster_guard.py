@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from relight.contracts.messages import ModeChange, Note
     from relight.policy.guard import Guard
     from workflows.attributes import show
+    from workflows.current_details import CurrentDetails
     from workflows.guard_details import guard_details, state_word
     from workflows.notices import Notices
     from workflows.signals import read, tell
@@ -59,6 +60,7 @@ class ClusterGuard:
     @workflow.init
     def __init__(self, start: GuardInput) -> None:
         self._guard = Guard(start.cluster, start.limits, start.state)
+        self._details = CurrentDetails()
         self._mail: deque[tuple[str, Model | None]] = deque()
         self._notices = Notices(start.notify)
         self._notify = start.notify
@@ -67,22 +69,28 @@ class ClusterGuard:
 
     # Signals
 
-    @workflow.signal(description="A recovery wants to change something, or to drain nodes (PermitRequest)")
+    @workflow.signal(
+        description="internal, sent by a recovery or drain: it asks for a permit (PermitRequest)"
+    )
     def request_permit(self, payload: object = None, *_: object) -> None:
         """Records a `PermitRequest`."""
         self._post("request_permit", payload)
 
-    @workflow.signal(description="A holder gives its permit back (PermitRelease)")
+    @workflow.signal(
+        description="internal, sent by a recovery or drain: it gives its permit back (PermitRelease)"
+    )
     def release_permit(self, payload: object = None, *_: object) -> None:
         """Records a `PermitRelease`."""
         self._post("release_permit", payload)
 
-    @workflow.signal(description="Nodes are implicated in a fault (NodeReport)")
+    @workflow.signal(description="internal, sent by recoveries and node sensors: nodes at fault (NodeReport)")
     def report_node(self, payload: object = None, *_: object) -> None:
         """Records a `NodeReport`."""
         self._post("report_node", payload)
 
-    @workflow.signal(description="A job failed by something that other jobs may share (FaultReport)")
+    @workflow.signal(
+        description="internal, sent by a recovery: a fault that other jobs may share (FaultReport)"
+    )
     def report_fault(self, payload: object = None, *_: object) -> None:
         """Records a `FaultReport`."""
         self._post("report_fault", payload)
@@ -114,7 +122,9 @@ class ClusterGuard:
         """Records a `NodeClear`."""
         self._post("clear_node", payload)
 
-    @workflow.signal(description="The limits of the settings, from a worker at its start (GuardLimits)")
+    @workflow.signal(
+        description="internal, sent by a worker at its start: the limits of the settings (GuardLimits)"
+    )
     def set_limits(self, payload: object = None, *_: object) -> None:
         """Records `GuardLimits`."""
         self._post("set_limits", payload)
@@ -238,7 +248,7 @@ class ClusterGuard:
             SearchAttributePair(STATE, state_word(status)),
         ]
         show([pair for pair in pairs if pair.value])
-        workflow.set_current_details(guard_details(status, self._guard.lemons(now)))
+        self._details.show(guard_details(status, self._guard.lemons(now)))
 
     # Renewal
 

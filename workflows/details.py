@@ -13,6 +13,7 @@ from urllib.parse import quote
 from relight.contracts import Diagnosis, Evidence, Mode, Outcome, Plan
 from relight.contracts.policy import OnExpiry, Policy
 from relight.contracts.steps import ConfirmResult
+from relight.wording import Alike, certainty, collapse, moment, place
 
 MAX_SUMMARY = 200
 """Bytes. Temporal refuses summaries that are not much longer."""
@@ -175,36 +176,39 @@ def happened(diagnosis: Diagnosis) -> str:
 
 def _in_short(diagnosis: Diagnosis) -> str:
     step = f" after step **{diagnosis.progress.step}**" if diagnosis.progress is not None else ""
-    sure = f"{diagnosis.confidence:.0%} sure"
-    return f"**{diagnosis.symptom.value}**, cause **{diagnosis.cause.value}** ({sure}){step}."
+    sure = certainty(diagnosis.cause, diagnosis.confidence)
+    cause = f"cause **{diagnosis.cause.value}**" + (f" ({sure})" if sure else "")
+    return f"**{diagnosis.symptom.value}**, {cause}{step}."
 
 
 def _what_happened(diagnosis: Diagnosis) -> list[Block]:
     late = diagnosis.detected_at - diagnosis.occurred_at
     head = [
         "## What happened",
-        f"At {clock(diagnosis.occurred_at)}, detected {late.total_seconds():.0f} s later.",
+        f"At {moment(diagnosis.occurred_at)}, detected {late.total_seconds():.0f} s later.",
     ]
     if diagnosis.explanation:
         head.append(said(diagnosis.explanation))
     if diagnosis.nodes:
         head.append("Suspected: " + ", ".join(code(node) for node in diagnosis.nodes[:MAX_QUOTED]) + ".")
-    quoted = [quoted_evidence(e) for e in diagnosis.evidence[:MAX_QUOTED]]
-    if more := len(diagnosis.evidence) - len(quoted):
+    return [head, quoted_evidence(diagnosis.evidence)]
+
+
+def quoted_evidence(evidence: Sequence[Evidence]) -> Block:
+    """Each piece of evidence: who says it, where, and its own words; what says the same once."""
+    alike = collapse(evidence)
+    quoted = [_quoted(each) for each in alike[:MAX_QUOTED]]
+    if more := len(alike) - len(quoted):
         quoted.append(f"- and {more} more")
-    return [head, quoted]
+    return quoted
 
 
-def quoted_evidence(evidence: Evidence) -> str:
-    """One piece of evidence: who says it, where, and its own words."""
+def _quoted(each: Alike[Evidence]) -> str:
+    evidence = each.first
     node = f" {code(evidence.node)}" if evidence.node else ""
-    where = f", in {said(evidence.where)}" if evidence.where else ""
-    return f"- **{evidence.source.value}**{node}: {said(evidence.text)}{where}"
-
-
-def clock(at: datetime) -> str:
-    """A time, for people."""
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    where = f", in {said(place(evidence))}" if evidence.where else ""
+    more = f" ({said(each.more)})" if each.more else ""
+    return f"- **{evidence.source.value}**{node}: {said(evidence.text)}{where}{more}"
 
 
 def _decide(
@@ -219,7 +223,7 @@ def _decide(
     word = f'{{"by": "YOUR NAME", "reason": "WHY",\n "plan_digest": "{plan.digest}"}}'
     return [
         [
-            f"## Waiting for a person, until {clock(deadline)}",
+            f"## Waiting for a person, until {moment(deadline)}",
             *(f"- {said(reason)}" for reason in plan.needs_approval_because),
         ],
         _who_may_decide(mode, policy, approvals),

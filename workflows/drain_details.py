@@ -1,7 +1,8 @@
 """The current details of the drain of a node, in Markdown: how it stands, and what a person can do now."""
 
 from relight.contracts.node_drain import DrainEnd, NodeDrainInput, NodeDrainStatus
-from workflows.details import MAX_QUOTED, Block, clock, code, fence, link, page, quoted_evidence, said
+from relight.wording import moment
+from workflows.details import Block, code, fence, link, page, quoted_evidence, said
 
 _AFTERWARDS = {
     DrainEnd.RELEASED: "Nothing is left to do: the node takes jobs again.",
@@ -29,7 +30,7 @@ def drain_details(start: NodeDrainInput, status: NodeDrainStatus, namespace: str
             f"Planned by {link(start.recovery_id, namespace)}.",
         ],
         _what_to_do(start, status),
-        ["## Evidence", *(quoted_evidence(e) for e in start.evidence[:MAX_QUOTED])] if start.evidence else [],
+        ["## Evidence", *quoted_evidence(start.evidence)] if start.evidence else [],
     ]
     return page(blocks, status.log)
 
@@ -39,6 +40,6 @@ def _what_to_do(start: NodeDrainInput, status: NodeDrainStatus) -> Block:
         return [_AFTERWARDS[status.end]]
     release = fence(f"relight nodes release {start.node} --reason WHY")
     if status.drained_at is not None:
-        return [f"Drained since {clock(status.drained_at)}. When it is mended, give it back:", release]
+        return [f"Drained since {moment(status.drained_at)}. When it is mended, give it back:", release]
     waits = f"It waits for a permit: {said(f'{status.gate}, {status.reason}')}. " if status.reason else ""
     return [f"{waits}It is not drained yet. To keep it:", release]

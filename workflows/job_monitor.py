@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ContinueAsNewVersioningBehavior, ParentClosePolicy
 
@@ -31,10 +32,12 @@ with workflow.unsafe.imports_passed_through():
         RecoveryInput,
         RecoveryNews,
         RecoveryRecord,
+        UnknownSignal,
     )
     from relight.contracts.outcome import RecoveryOutcome
     from relight.contracts.steps import PollInput, PollResult
     from workflows.attributes import at_start, show
+    from workflows.current_details import CurrentDetails
     from workflows.details import clip, happened
     from workflows.memory import Memory
     from workflows.monitor_details import monitor_details
@@ -56,6 +59,7 @@ _MESSAGES: dict[str, type[Model]] = {
     "unpause": Note,
     "unwatch": Note,
 }
+_KNOWN = tuple(_MESSAGES)
 
 
 @workflow.defn(name=MONITOR_WORKFLOW)
@@ -68,6 +72,7 @@ class TrainingJobMonitor:
     @workflow.init
     def __init__(self, start: MonitorInput) -> None:
         self._memory = Memory(start.job, start.state)
+        self._details = CurrentDetails()
         self._guard_id = start.guard_id
         self._notify = start.notify
         self._archive = start.archive
@@ -81,22 +86,24 @@ class TrainingJobMonitor:
 
     # Signals
 
-    @workflow.signal(description="A sensor saw something wrong with this job (Anomaly)")
+    @workflow.signal(description="internal, sent by sensors: something is wrong with this job (Anomaly)")
     def report_anomaly(self, payload: object = None, *_: object) -> None:
         """Records an `Anomaly`."""
         self._post("report_anomaly", payload)
 
-    @workflow.signal(description="A sensor tells how an attempt goes (AttemptReport)")
+    @workflow.signal(description="internal, sent by the sensor: how an attempt goes (AttemptReport)")
     def report_attempt(self, payload: object = None, *_: object) -> None:
         """Records an `AttemptReport`."""
         self._post("report_attempt", payload)
 
-    @workflow.signal(description="A recovery of this job ended (RecoveryEnded)")
+    @workflow.signal(description="internal, sent by a recovery: it ended (RecoveryEnded)")
     def recovery_ended(self, payload: object = None, *_: object) -> None:
         """Records a `RecoveryEnded`."""
         self._post("recovery_ended", payload)
 
-    @workflow.signal(description="A recovery began or ended waiting for a person (RecoveryNews)")
+    @workflow.signal(
+        description="internal, sent by a recovery: it began or ended waiting for a person (RecoveryNews)"
+    )
     def recovery_news(self, payload: object = None, *_: object) -> None:
         """Records a `RecoveryNews`."""
         self._post("recovery_news", payload)
@@ -116,20 +123,27 @@ class TrainingJobMonitor:
         """Records a `ModeChange`."""
         self._post("set_mode", payload)
 
-    @workflow.signal(description="Start no recovery, and hold open ones before their next change (Note)")
+    @workflow.signal(
+        description="Start no recovery, hold open ones before their next change (Note: by, reason)"
+    )
     def pause(self, payload: object = None, *_: object) -> None:
         """Records a `Note`."""
         self._post("pause", payload)
 
-    @workflow.signal(description="Go on after a pause (Note)")
+    @workflow.signal(description="Go on after a pause (Note: by, reason)")
     def unpause(self, payload: object = None, *_: object) -> None:
         """Records a `Note`."""
         self._post("unpause", payload)
 
-    @workflow.signal(description="Stop watching this job; open recoveries step back (Note)")
+    @workflow.signal(description="Stop watching this job; open recoveries step back (Note: by, reason)")
     def unwatch(self, payload: object = None, *_: object) -> None:
         """Records a `Note`."""
         self._post("unwatch", payload)
+
+    @workflow.signal(dynamic=True, description="Not known: noted on the monitor's page, and nothing is done")
+    def unknown(self, name: str, _: Sequence[RawValue]) -> None:
+        """Records that a signal came that has no handler; its payload is not looked at."""
+        self._mail.append(("", UnknownSignal(name=name)))
 
     def _post(self, name: str, payload: object) -> None:
         self._mail.append((name, read(_MESSAGES[name], payload)))
@@ -257,6 +271,8 @@ class TrainingJobMonitor:
                 memory.hear_pause(name == "pause", message)
             case "unwatch", Note():
                 memory.hear_unwatch(message)
+            case _, UnknownSignal():
+                memory.hear_unknown_signal(message.name, _KNOWN, now)
             case _, PollResult():
                 memory.hear_look(message, now)
 
@@ -366,7 +382,7 @@ class TrainingJobMonitor:
         shown = memory.job.model_dump(mode="json")
         if workflow.memo_value(MEMO_JOB, default=None) != shown:
             workflow.upsert_memo({MEMO_JOB: shown})
-        workflow.set_current_details(monitor_details(status, workflow.info().namespace))
+        self._details.show(monitor_details(status, workflow.info().namespace))
 
     # Ends
 

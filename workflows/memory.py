@@ -3,8 +3,9 @@
 The workflow around it only moves messages in and signals out: all of this can be tested without a server.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 
 from relight.contracts import (
     Anomaly,
@@ -21,6 +22,7 @@ from relight.contracts import (
     Source,
     Symptom,
     TrainingJob,
+    clean_text,
 )
 from relight.contracts.messages import (
     LEASE,
@@ -50,6 +52,8 @@ MAX_EVIDENCE = 6
 MAX_SUSPECTS = 64
 MAX_RECORDS = 20
 MAX_NOTICED = 5
+MAX_SIGNAL_NAME = 60
+"""Characters of a signal's name that people are told."""
 MORE_PATIENCE = 1.5
 """Factor on the silence that is allowed, after each suspected hang that was none."""
 MOST_PATIENCE = 8.0
@@ -130,7 +134,7 @@ class Memory:
             stale=state.stale,
             missed=state.missed,
             refuted=state.refuted,
-            noticed=state.noticed,
+            noticed=(*state.noticed, *([state.unknown_signal] if state.unknown_signal else [])),
             renewals=state.renewals,
             malformed=state.malformed,
             lost=state.lost,
@@ -166,6 +170,22 @@ class Memory:
     def hear_malformed(self) -> None:
         """A signal came whose payload says nothing that can be understood."""
         self._set(malformed=self.state.malformed + 1)
+
+    def hear_unknown_signal(self, name: str, known: Sequence[str], now: datetime) -> None:
+        """A signal came whose name means nothing: most likely a person misspelt it. Only the latest is kept.
+
+        Args:
+            name: as it was sent; of any length and content.
+            known: the names that there are.
+            now: when it came.
+        """
+        shown = clean_text(name, MAX_SIGNAL_NAME)
+        meant = get_close_matches(shown.lower(), known, 1)
+        hint = f"did you mean {meant[0]}?" if meant else f"known are {', '.join(known)}"
+        count = self.state.unknown_signals + 1
+        more = f" (the latest of {count} such)" if count > 1 else ""
+        note = f'{now:%Y-%m-%d %H:%M} UTC: a signal "{shown}" came, which has no meaning{more}: {hint}'
+        self._set(unknown_signals=count, unknown_signal=note)
 
     def hear_anomaly(self, anomaly: Anomaly, now: datetime) -> None:
         """Takes an anomaly in: once, if it is about an attempt that still matters."""
@@ -465,10 +485,28 @@ class Memory:
             # A hang that goes on was none: its recovery must hear of it.
             if how is Relation.SAME and record.symptom is Symptom.HANG:
                 self._forward(record, "report_attempt", report)
+            elif how is not Relation.SAME:
+                self._keep_for_later(report)
             return
         if how is Relation.NEWER:
             self._adopt(report.attempt, (), now)
         self._note_progress(progress)
+
+    def _keep_for_later(self, report: AttemptReport) -> None:
+        """The attempt that a recovery has started trains already: what it told counts once it is adopted.
+
+        The sensor tells of its first step at once, and of the next ones much later.
+        """
+        known = self.state.ahead
+        if known is None or report.at >= known.at:
+            self._set(ahead=report)
+
+    def _take_up_progress(self) -> None:
+        """Takes over what the current attempt told while a recovery was open."""
+        ahead = self.state.ahead
+        if ahead is not None and ahead.progress is not None and self._is_current(ahead.attempt):
+            self._set(ahead=None)
+            self._note_progress(ahead.progress)
 
     def _note_progress(self, progress: Progress) -> None:
         if self.state.progress is None or progress.at >= self.state.progress.at:
@@ -535,6 +573,7 @@ class Memory:
             settle_until=None,
             unknown_polls=0,
         )
+        self._take_up_progress()
         self._settle(now)
 
     def _refresh(self, report: AttemptReport) -> None:

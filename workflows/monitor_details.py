@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from relight.contracts import Mode
 from relight.contracts.messages import MonitorStatus
-from workflows.details import MAX_QUOTED, Block, clock, code, counted, fence, link, page, said
+from relight.wording import moment
+from workflows.details import MAX_QUOTED, Block, code, counted, fence, link, page, said
 
 
 def monitor_details(status: MonitorStatus, namespace: str = "default") -> str:
@@ -25,7 +26,7 @@ def monitor_details(status: MonitorStatus, namespace: str = "default") -> str:
         ],
     ]
     if status.progress is not None:
-        blocks.append([f"Last reported step: **{status.progress.step}**, at {clock(status.progress.at)}."])
+        blocks.append([f"Last reported step: **{status.progress.step}**, at {moment(status.progress.at)}."])
     if status.open_recoveries:
         blocks.append(["Open recovery: " + ", ".join(link(r, namespace) for r in status.open_recoveries)])
     if status.end is not None:

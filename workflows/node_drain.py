@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from relight.policy.node_drain import was_forgotten
     from workflows.attributes import show
+    from workflows.current_details import CurrentDetails
     from workflows.details import clip
     from workflows.drain_details import drain_details
     from workflows.permit import GuardPermit
@@ -66,6 +67,7 @@ class NodeDrain:
     @workflow.init
     def __init__(self, start: NodeDrainInput) -> None:
         self._start = start
+        self._details = CurrentDetails()
         self._permit = GuardPermit(start.guard_id, PermitKind.DRAIN)
         self._state = "awaiting-permit"
         self._drained_at: datetime | None = start.drained_at
@@ -81,12 +83,12 @@ class NodeDrain:
 
     # Messages
 
-    @workflow.signal(description="Give the node back, or do not drain it if it is not drained yet (Note)")
+    @workflow.signal(description="Give the node back, or do not drain it (Note: by, reason)")
     def release(self, payload: object = None, *_: object) -> None:
         """Records a person's word."""
         self._said = read(Note, payload) or Note()
 
-    @workflow.signal(description="The guard's answer (PermitDecision)")
+    @workflow.signal(description="internal, sent by the guard: its answer (PermitDecision)")
     def permit_decided(self, payload: object = None, *_: object) -> None:
         """Records what the guard decided."""
         decision = read(PermitDecision, payload)
@@ -366,7 +368,7 @@ class NodeDrain:
 
     def _show(self) -> None:
         page = drain_details(self._start, self.status(), workflow.info().namespace)
-        workflow.set_current_details(page)
+        self._details.show(page)
 
 
 def _who(note: Note) -> str:

@@ -64,6 +64,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.approval import Approval
     from workflows.archiving import archive
     from workflows.attributes import show
+    from workflows.current_details import CurrentDetails
     from workflows.details import clip, recovery_details
     from workflows.draining import start_drain
     from workflows.ending import Ended, because_of
@@ -90,6 +91,7 @@ class RecoveryWorkflow:
 
     @workflow.init
     def __init__(self, start: RecoveryInput) -> None:
+        self._details = CurrentDetails()
         self._start = start
         self._job = start.job
         self._failed = start.job.attempt
@@ -160,7 +162,7 @@ class RecoveryWorkflow:
         """Records a decision; without a digest it is about the plan that is shown."""
         self._hear_decision(payload, approved=False)
 
-    @workflow.signal(description="Change what relight may do by itself (ModeChange)")
+    @workflow.signal(description="Change what relight may do by itself (ModeChange: mode, by, reason)")
     def set_mode(self, payload: object = None, *_: object) -> None:
         """Records the mode."""
         change = read(ModeChange, payload)
@@ -168,26 +170,28 @@ class RecoveryWorkflow:
             self._job = self._job.model_copy(update={"mode": change.mode})
             self._note(f"mode set to {change.mode.value} by {change.by or 'somebody'}")
 
-    @workflow.signal(description="Wait before the next change (Note)")
+    @workflow.signal(description="Wait before the next change (Note: by, reason)")
     def pause(self, payload: object = None, *_: object) -> None:
         """Records the pause."""
         self._paused = True
         self._note(f"paused by {_who(payload)}")
 
-    @workflow.signal(description="Go on after a pause (Note)")
+    @workflow.signal(description="Go on after a pause (Note: by, reason)")
     def unpause(self, payload: object = None, *_: object) -> None:
         """Records the end of the pause."""
         self._paused = False
         self._note(f"unpaused by {_who(payload)}")
 
-    @workflow.signal(description="The guard's answer, or word of a pause of the cluster (PermitDecision)")
+    @workflow.signal(
+        description="internal, sent by the guard: its answer, or a pause of the cluster (PermitDecision)"
+    )
     def permit_decided(self, payload: object = None, *_: object) -> None:
         """Records what the guard decided."""
         decision = read(PermitDecision, payload)
         if decision is not None and (line := self._permit.hear(decision)):
             self._note(line)
 
-    @workflow.signal(description="How the drain of a node goes that the plan asked for (DrainNews)")
+    @workflow.signal(description="internal, sent by a drain: how it goes (DrainNews)")
     def drain_news(self, payload: object = None, *_: object) -> None:
         """Records what came of a drain."""
         news = read(DrainNews, payload)
@@ -196,19 +200,19 @@ class RecoveryWorkflow:
             if news.drained and news.node not in self._nodes_drained:
                 self._nodes_drained = (*self._nodes_drained, news.node)
 
-    @workflow.signal(description="Step back before the next change (Note)")
+    @workflow.signal(description="internal, sent by the monitor: step back before the next change (Note)")
     def unwatch(self, payload: object = None, *_: object) -> None:
         """Records that the job is not to be watched any more."""
         self._unwatched = read(Note, payload) or Note()
 
-    @workflow.signal(description="How an attempt of the job goes (AttemptReport)")
+    @workflow.signal(description="internal, sent by the monitor: how an attempt goes (AttemptReport)")
     def report_attempt(self, payload: object = None, *_: object) -> None:
         """Records a report."""
         report = read(AttemptReport, payload)
         if report is not None and report not in self._reports:
             self._reports = [*self._reports, report][-MAX_ANOMALIES:]
 
-    @workflow.signal(description="Late evidence for the fault that this recovery is about (Anomaly)")
+    @workflow.signal(description="internal, sent by the monitor: late evidence for this fault (Anomaly)")
     def report_anomaly(self, payload: object = None, *_: object) -> None:
         """Records late evidence, and what it says of the fault as long as nothing was changed."""
         anomaly = read(Anomaly, payload)
@@ -825,7 +829,7 @@ class RecoveryWorkflow:
 
     def _show(self) -> None:
         ended = self._outcome
-        workflow.set_current_details(
+        self._details.show(
             recovery_details(
                 workflow_id=workflow.info().workflow_id,
                 job_id=self._job.attempt.job_id,

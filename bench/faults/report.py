@@ -119,6 +119,26 @@ def _met(name: str, value: float | None, aim: float) -> bool | None:
     return value >= aim if name.endswith("share") else value <= aim
 
 
+def in_words(name: str, aim: Mapping[str, Any]) -> str:
+    """Whether an aim was met, and by how much: `MISSED by 5.07 s (169% more)`, `met, 0.71 s to spare`.
+
+    Args:
+        name: a key of `AIMS`.
+        aim: its `aim`, `measured` and `met`.
+    """
+    if aim["met"] is None:
+        return "not measured"
+    off = round(abs(aim["measured"] - aim["aim"]), 3)
+    if name.endswith("share"):
+        amount = f"{off * 100:.1f} percentage points"
+    else:
+        amount = f"{off:g} an hour" if name.endswith("hour") else f"{off:.2f} s"
+    if aim["met"]:
+        return f"met, {amount} to spare" if off else "met"
+    more = f" ({off / aim['aim']:.0%} more)" if amount.endswith(" s") else ""
+    return f"MISSED by {amount}{more}"
+
+
 def page(summary: Mapping[str, Any]) -> str:
     """The summary for people."""
     lines = [
@@ -140,9 +160,8 @@ def page(summary: Mapping[str, Any]) -> str:
         )
     lines += ["", f"{'aim':50} {'at':>7} {'measured':>9}"]
     for name, aim in summary["aims"].items():
-        mark = {True: "met", False: "MISSED", None: "not measured"}[aim["met"]]
         shown = "" if aim["measured"] is None else aim["measured"]
-        lines.append(f"{name:50} {aim['aim']:>7} {shown:>9}  {mark}")
+        lines.append(f"{name:50} {aim['aim']:>7} {shown:>9}  {in_words(name, aim)}")
     return "\n".join(lines)
 
 

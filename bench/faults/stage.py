@@ -13,6 +13,8 @@ from tests.integration.lab import ROOT, Lab, Training
 from tests.slurm.cluster import SlurmCluster
 
 TRAINING = Path(__file__).with_name("training.py")
+STARTS_FILE = "first-steps"
+"""Where `training.py` notes when each attempt was through its first step."""
 NODES = 8
 NODES_OF_A_JOB = 2
 STEP_SECONDS = 0.25
@@ -42,9 +44,10 @@ DIFFERS = {
 }
 """What is not as shipped, or not as usual."""
 
+# PYTHONSAFEPATH: beside the script, which would come first on its path, `profile` is not the library's.
 JOB = """#!/bin/bash
 #SBATCH --job-name=train --open-mode=append --requeue
-export PYTHONPATH={root} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+export PYTHONPATH={root} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 export MASTER_PORT=$((12000 + ({ports} + SLURM_JOB_ID * 20 + ${{SLURM_RESTART_COUNT:-0}}) % 7000))
 srun --kill-on-bad-exit=1 --unbuffered bash -c '
 if [ -e {bad}.$SLURM_JOB_ID.$SLURMD_NODENAME ]; then (sleep 2; kill -9 $$) & fi

@@ -8,7 +8,8 @@ from temporalio.api.common.v1 import Payload
 
 from relight.audit import events
 from relight.audit.record import Who
-from relight.contracts.guard import PermitDecision
+from relight.contracts import clean_text
+from relight.contracts.guard import PermitDecision, PermitKind
 from relight.contracts.messages import (
     AttemptReport,
     Decision,
@@ -18,6 +19,7 @@ from relight.contracts.messages import (
     RecoveryNews,
 )
 from relight.contracts.node_drain import DrainNews
+from relight.wording import moment
 
 _ASKED = re.compile(r"(?:deadline for approving|cool-down) plan ([0-9a-f]{8})")
 """The summary that a recovery gives to the timer of its question."""
@@ -58,7 +60,7 @@ def heard(signal: str, payloads: Sequence[Payload]) -> Heard:
         case "permit_decided":
             permit = events.loose(payloads, PermitDecision)
             if permit is not None:
-                return Heard(Who.RELIGHT, "permit", permit.model_dump_json(exclude_defaults=True), "guard")
+                return Heard(Who.RELIGHT, "permit", _permit(permit), "guard")
         case "drain_news":
             drain = events.loose(payloads, DrainNews)
             if drain is not None:
@@ -77,7 +79,23 @@ def heard(signal: str, payloads: Sequence[Payload]) -> Heard:
             news = events.loose(payloads, RecoveryNews)
             if news is not None:
                 return Heard(Who.RELIGHT, "recovery", f"{news.recovery_id} is {news.state}")
-    return Heard(Who.TEMPORAL, "signal", f"{signal}, with a payload that relight cannot read")
+    told = f"{clean_text(signal)}: relight does not know it, or cannot read its payload"
+    return Heard(Who.TEMPORAL, "signal", told)
+
+
+def _permit(permit: PermitDecision) -> str:
+    wanted = "drain the node" if permit.kind is PermitKind.DRAIN else "change the job"
+    why = ": ".join(filter(None, [permit.gate, permit.reason]))
+    if permit.granted:
+        until = f", until {moment(permit.lease_until)}" if permit.lease_until is not None else ""
+        text = f"may {wanted}{until}" + (f" ({why})" if why else "")
+    else:
+        text = f"{'must wait' if permit.waits else 'refused'} to {wanted}" + (f": {why}" if why else "")
+    if permit.paused:
+        text += "; nothing may be changed now"
+    if permit.observe:
+        text += "; the cluster observes: a person must have approved the plan"
+    return text
 
 
 def _attempt(report: AttemptReport) -> str:

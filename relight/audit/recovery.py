@@ -13,6 +13,7 @@ from relight.audit.steps import Steps
 from relight.contracts import Anomaly, RecoveryOutcome
 from relight.contracts.commands import CommandGiven
 from relight.contracts.messages import AttemptReport, Decision, DecisionResult, RecoveryInput
+from relight.wording import cause_of
 
 _CLOSED = {
     "WORKFLOW_EXECUTION_FAILED": "the recovery failed",
@@ -146,7 +147,7 @@ class _Reader:
         for anomaly in start.anomalies:
             self._report(event, anomaly)
         found = start.diagnosis
-        text = f"{found.symptom.value}, cause {found.cause.value} ({found.confidence:.0%} sure)"
+        text = f"{found.symptom.value}, {cause_of(found.cause, found.confidence)}"
         if found.explanation:
             text += f": {found.explanation}"
         self._add(event, Who.RELIGHT, "diagnosed", text, evidence=found.evidence)

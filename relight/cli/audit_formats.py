@@ -10,12 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from relight.audit.record import AuditRecord, RecoveryAudit
-from relight.cli.output import clock
 from relight.cli.shapes import AuditView
+from relight.contracts import Evidence, Source
+from relight.wording import collapse, place
 
 COLUMNS = ("at", "workflow", "event", "who", "name", "what", "step", "plan", "text", "evidence")
 MAX_QUOTES = 8
 """Quotes of one record on a screen; the other formats have all."""
+WHEN = "when (UTC)"
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
@@ -37,7 +39,7 @@ def screen(view: AuditView) -> list[RenderableType]:
     for audit in view.recoveries:
         source = ", from the archive" if audit.recovery_id in view.from_archive else ""
         parts += [f"[bold]recovery[/] {escape(audit.recovery_id)}{source}: {escape(_ending(audit))}"]
-        parts += [_table(audit.records), ""]
+        parts += [_table(audit.records), *_context(view, audit), ""]
     if view.drains:
         parts += ["[bold]drained nodes[/]", _table(view.drains)]
     return parts
@@ -61,7 +63,8 @@ def as_html(view: AuditView) -> str:
     for audit in view.recoveries:
         source = " (from the archive)" if audit.recovery_id in view.from_archive else ""
         head = html_escape(f"recovery {audit.recovery_id}{source}: {_ending(audit)}")
-        body.append(f"<h2>{head}</h2>{_html_table(audit.records)}")
+        context = "".join(f"<p>{html_escape(line)}</p>" for line in _context(view, audit))
+        body.append(f"<h2>{head}</h2>{_html_table(audit.records)}{context}")
     if view.drains:
         body.append(f"<h2>drained nodes</h2>{_html_table(view.drains)}")
     return _PAGE.format(title=html_escape(f"Audit of {view.target}"), body="\n".join(body))
@@ -73,6 +76,16 @@ def _ending(audit: RecoveryAudit) -> str:
     return f"{audit.outcome.outcome.value}, {audit.outcome.reason}"
 
 
+def _context(view: AuditView, audit: RecoveryAudit) -> list[str]:
+    """Where a reader finds the lines around those of the job's logs that were quoted."""
+    quoted = any(one.source is Source.JOB_LOG for record in audit.records for one in record.evidence)
+    if not quoted or audit.recovery_id in view.from_archive:
+        return []
+    latest = audit.recovery_id == view.recoveries[-1].recovery_id and not view.target.startswith("recover:")
+    target = audit.job.attempt.job_id if latest else f"'{audit.recovery_id}'"
+    return [f"The lines around those quoted from logs: relight logs {target}"]
+
+
 def _all(view: AuditView) -> Iterable[AuditRecord]:
     yield from view.monitor
     for audit in view.recoveries:
@@ -81,24 +94,34 @@ def _all(view: AuditView) -> Iterable[AuditRecord]:
 
 
 def _table(records: Sequence[AuditRecord]) -> Table:
-    table = Table("WHEN", "EVENT", "WHO", "WHAT", "TEXT AND EVIDENCE", box=None, pad_edge=False)
+    table = Table(WHEN.upper(), "EVENT", "WHO", "WHAT", "TEXT AND EVIDENCE", box=None, pad_edge=False)
     table.columns[-1].overflow = "fold"
     for record in records:
         who = f"{record.who.value} {escape(record.name)}".strip()
         what = f"{record.what} {record.step}".strip()
         lines = [escape(record.text)] if record.text else []
-        lines += [f"[dim]  {escape(quote)}[/]" for quote in _quotes(record)[:MAX_QUOTES]]
-        if len(record.evidence) > MAX_QUOTES:
-            lines.append(f"[dim]  ... and {len(record.evidence) - MAX_QUOTES} more[/]")
-        table.add_row(clock(record.at, date=True), str(record.event_id), who, what, "\n".join(lines))
+        quotes = _collapsed(record)
+        lines += [f"[dim]  {escape(quote)}[/]" for quote in quotes[:MAX_QUOTES]]
+        if len(quotes) > MAX_QUOTES:
+            lines.append(f"[dim]  ... and {len(quotes) - MAX_QUOTES} more[/]")
+        table.add_row(_when(record), str(record.event_id), who, what, "\n".join(lines))
     return table
 
 
-def _quotes(record: AuditRecord) -> list[str]:
-    """Each piece of evidence: its source, where to see it, what it says."""
+def _when(record: AuditRecord) -> str:
+    """In UTC, which the heading says."""
+    return f"{record.at:%Y-%m-%d %H:%M:%S}"
+
+
+def _quote(one: Evidence) -> str:
+    """Its source, where to see it, what it says."""
+    return f"{' '.join(filter(None, [one.source.value, one.node, place(one)]))}: {one.text}"
+
+
+def _collapsed(record: AuditRecord) -> list[str]:
+    """The evidence of a record for people: what says the same once."""
     return [
-        f"{' '.join(filter(None, [one.source.value, one.node, one.where]))}: {one.text}"
-        for one in record.evidence
+        _quote(each.first) + (f" ({each.more})" if each.more else "") for each in collapse(record.evidence)
     ]
 
 
@@ -113,7 +136,7 @@ def _cells(record: AuditRecord) -> list[str]:
         record.step,
         record.plan_digest,
         record.text,
-        " | ".join(_quotes(record)),
+        " | ".join(map(_quote, record.evidence)),
     ]
 
 
@@ -123,13 +146,13 @@ def _inert(cell: str) -> str:
 
 
 def _html_table(records: Sequence[AuditRecord]) -> str:
-    rows = ["<tr><th>when</th><th>event</th><th>who</th><th>what</th><th>text and evidence</th></tr>"]
+    rows = ["<tr><th>" + WHEN + "</th><th>event</th><th>who</th><th>what</th><th>text and evidence</th></tr>"]
     for record in records:
-        quotes = "".join(f"<br><code class=dim>{html_escape(quote)}</code>" for quote in _quotes(record))
+        quotes = "".join(f"<br><code class=dim>{html_escape(quote)}</code>" for quote in _collapsed(record))
         css = {"person": " class=person"}.get(record.who.value, "")
         css = " class=command" if record.command is not None else css
         rows.append(
-            f"<tr{css}><td>{record.at:%Y-%m-%d %H:%M:%S}</td><td>{record.event_id}</td>"
+            f"<tr{css}><td>{_when(record)}</td><td>{record.event_id}</td>"
             f"<td>{html_escape(f'{record.who.value} {record.name}')}</td>"
             f"<td>{html_escape(f'{record.what} {record.step}')}</td>"
             f"<td>{html_escape(record.text)}{quotes}</td></tr>"

@@ -24,6 +24,7 @@ from relight.diagnosis.cases import predict, read_rows
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.offline import Line, LogInput, LogKind, Report, investigate
 from relight.diagnosis.steplines import FORMATS, StepFormat, custom
+from relight.wording import cause_of, collapse
 
 PIECE = 1 << 20
 QUOTED = 8
@@ -187,11 +188,14 @@ def _show(report: Report, silence: timedelta | None) -> None:
         out.print(f"Silent for {duration(silence)}.")
     if report.evidence:
         out.print("\n[bold]Because of these lines[/]")
-        for line in report.evidence[:QUOTED]:
+        alike = collapse(report.evidence)
+        for each in alike[:QUOTED]:
+            line = each.first
             out.print(f"  [cyan]{escape(line.file)}:{line.line + 1}[/] {escape(line.text)}", soft_wrap=True)
-            out.print(f"    [dim]{line.signature}, {line.role.value}[/]")
-        if len(report.evidence) > QUOTED:
-            out.print(f"  and {len(report.evidence) - QUOTED} more (--json shows all)")
+            told = ", ".join(filter(None, [line.signature, line.role.value, each.more]))
+            out.print(f"    [dim]{told}[/]", soft_wrap=True)
+        if len(alike) > QUOTED:
+            out.print(f"  and {len(alike) - QUOTED} more (--json shows all)")
     if report.dropped:
         out.print("\n[bold]Considered and dropped[/]")
         for text in report.dropped:
@@ -200,7 +204,7 @@ def _show(report: Report, silence: timedelta | None) -> None:
     why = f" ({report.because})" if report.because else ""
     out.print(f"\n[bold]What to do:[/] {escape(do + why)}")
     if report.cause is not Cause.HEALTHY:
-        out.print(f"[dim]confidence {report.confidence:.0%}[/]")
+        out.print(f"[dim]{cause_of(report.cause, report.confidence)}[/]")
 
 
 def _predict(case: Path, catalogue: Catalogue) -> None:

@@ -6,7 +6,6 @@ left alone.
 """
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +13,13 @@ from pathlib import Path
 
 from relight.cli.shapes import LogExcerpt, LogLine, LogQuote
 from relight.contracts import Evidence, Source, clean_text
+from relight.wording import file_of, place
 
 WINDOW = 64 * 1024
 """Bytes that are read before, and after, the begin of an evidence line."""
 COUNTED = 1 << 30
 """The furthest into a file that newlines are counted, to give a line's number."""
 _PIECE = 1 << 20
-_PLACE = re.compile(r"(/.*):(\d{1,18})", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Looked:
 
 def place_of(evidence: Evidence) -> tuple[str, int] | None:
     """The file and byte offset of a line of a log; None for evidence of another kind."""
-    found = _PLACE.fullmatch(evidence.where) if evidence.source is Source.JOB_LOG else None
-    return (found[1], int(found[2])) if found is not None else None
+    found = file_of(evidence) if evidence.source is Source.JOB_LOG else None
+    return found if found is not None and found[0].startswith("/") else None
 
 
 def look(evidence: Iterable[Evidence], around: int, owner: int | None = None) -> Looked:
@@ -60,12 +59,12 @@ def look(evidence: Iterable[Evidence], around: int, owner: int | None = None) ->
     for one in evidence:
         quote = LogQuote(
             source=one.source.value, observed_at=one.observed_at, text=one.text, node=one.node, rank=one.rank,
-            signature=one.signature, where=one.where,
+            signature=one.signature, where=one.where, place=place(one), line=one.line,
         )  # fmt: skip
-        if (place := place_of(one)) is None:
+        if (found := place_of(one)) is None:
             quotes.append(quote)
             continue
-        name, offset = place
+        name, offset = found
         try:
             seen, number = _read(name, offset, around, owner)
         except OSError as error:
@@ -75,7 +74,12 @@ def look(evidence: Iterable[Evidence], around: int, owner: int | None = None) ->
         here = next(line for line in seen if line.start == offset)
         quotes.append(
             quote.model_copy(
-                update={"file": clean_text(name), "line": number, "verbatim": here.text == one.text}
+                update={
+                    "file": clean_text(name),
+                    "line": number or one.line,
+                    "place": place(one.model_copy(update={"line": number or one.line})),
+                    "verbatim": here.text == one.text,
+                }
             )
         )
         lines.setdefault(name, {}).update({line.start: line for line in seen})

@@ -20,6 +20,7 @@ from relight.cli.shapes import LogExcerpt, LogQuote, LogsView
 from relight.cli.watched import JobTarget, find_monitor, list_recoveries
 from relight.config import Settings
 from relight.contracts import Evidence
+from relight.wording import Alike, cause_of, collapse
 
 MAX_EVIDENCE = 50
 MAX_LINES = 200
@@ -103,13 +104,14 @@ def evidence_of(audit: RecoveryAudit) -> tuple[Evidence, ...]:
 def _screen(audit: RecoveryAudit, view: LogsView) -> list[RenderableType]:
     diagnosis = audit.diagnosis
     parts: list[RenderableType] = [
-        f"[bold]job {escape(view.job_id)}[/]: {diagnosis.symptom.value}, cause {diagnosis.cause.value}, at "
-        f"{clock(diagnosis.occurred_at, date=True)}; recovery {escape(view.recovery_id)}, "
+        f"[bold]job {escape(view.job_id)}[/]: {diagnosis.symptom.value}, "
+        f"{cause_of(diagnosis.cause, diagnosis.confidence)}, at {clock(diagnosis.occurred_at, date=True)}; "
+        f"recovery {escape(view.recovery_id)}, "
         f"{view.outcome or ('open' if audit.ended is None else 'ended without a result')}"
     ]
     parts += [part for excerpt in view.excerpts for part in ("", *_excerpt(excerpt))]
     parts += ["", "[bold]evidence[/], as relight recorded it:"]
-    parts += [part for quote in view.evidence for part in _quote(quote)]
+    parts += [part for each in collapse(view.evidence) for part in _quote(each)]
     if not view.evidence:
         parts.append("  none was quoted")
     return parts
@@ -127,14 +129,13 @@ def _excerpt(excerpt: LogExcerpt) -> list[RenderableType]:
     return parts
 
 
-def _quote(quote: LogQuote) -> list[RenderableType]:
-    place = quote.where
-    if quote.file:
-        place = f"{quote.file}:{quote.line}" if quote.line is not None else quote.where
+def _quote(each: Alike[LogQuote]) -> list[RenderableType]:
+    quote = each.first
+    told = ", ".join(filter(None, [quote.place, each.more]))
     who = [quote.node or "", f"rank {quote.rank}" if quote.rank is not None else ""]
     head = " ".join(filter(None, [quote.source, *who]))
     parts: list[RenderableType] = [
-        Text.assemble(f"  {head}: ", quote.text, (f"  {place}", "dim")),
+        Text.assemble(f"  {head}: ", quote.text, (f"  {told}", "dim")),
     ]
     if quote.problem:
         parts.append(Text(f"    {quote.file}: {quote.problem}", style="yellow"))

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 
+from relight.wording import moment
+
 PIPE_WIDTH = 240
 """Columns of tables that are written into a pipe or a file."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -77,10 +79,10 @@ def duration(value: timedelta | None) -> str:
 
 
 def clock(value: datetime | None, *, date: bool = False) -> str:
-    """The time of day here, with the date where asked for; a dash for None."""
+    """The time of day in UTC, as everywhere in relight, with the date where asked for; a dash for None."""
     if value is None:
         return "-"
-    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S")
+    return moment(value.astimezone(UTC)) if date else f"{value.astimezone(UTC):%H:%M:%S} UTC"
 
 
 def ago(value: datetime | None) -> str:

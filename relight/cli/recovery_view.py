@@ -12,6 +12,7 @@ from relight.cli.output import clock, duration
 from relight.contracts import RecoveryOutcome
 from relight.contracts.messages import RecoveryStatus
 from relight.contracts.outcome import Timeline
+from relight.wording import cause_of, collapse, place
 
 MAX_EVIDENCE = 8
 MOMENTS = (
@@ -30,8 +31,8 @@ def what_happened(status: RecoveryStatus) -> list[str]:
     """The diagnosis and its evidence."""
     diagnosis = status.diagnosis
     lines = [
-        f"[bold]{diagnosis.symptom.value}[/], cause [bold]{diagnosis.cause.value}[/] "
-        f"({diagnosis.confidence:.0%} sure), at {clock(diagnosis.occurred_at, date=True)}, detected "
+        f"[bold]{diagnosis.symptom.value}[/], {cause_of(diagnosis.cause, diagnosis.confidence)}, at "
+        f"{clock(diagnosis.occurred_at, date=True)}, detected "
         f"{duration(diagnosis.detected_at - diagnosis.occurred_at)} later"
     ]
     if diagnosis.explanation:
@@ -41,11 +42,14 @@ def what_happened(status: RecoveryStatus) -> list[str]:
     if diagnosis.nodes:
         lines.append(f"  suspected: {escape(', '.join(diagnosis.nodes[:MAX_EVIDENCE]))}")
     lines.append("evidence:")
-    for evidence in diagnosis.evidence[:MAX_EVIDENCE]:
-        place = " ".join(filter(None, [evidence.node, evidence.where]))
-        lines.append(f"  {evidence.source.value:10} {escape(evidence.text)} [dim]{escape(place)}[/]")
-    if len(diagnosis.evidence) > MAX_EVIDENCE:
-        lines.append(f"  ... and {len(diagnosis.evidence) - MAX_EVIDENCE} more")
+    alike = collapse(diagnosis.evidence)
+    for each in alike[:MAX_EVIDENCE]:
+        evidence = each.first
+        where = " ".join(filter(None, [evidence.node, place(evidence)]))
+        told = ", ".join(filter(None, [where, each.more]))
+        lines.append(f"  {evidence.source.value:10} {escape(evidence.text)} [dim]{escape(told)}[/]")
+    if len(alike) > MAX_EVIDENCE:
+        lines.append(f"  ... and {len(alike) - MAX_EVIDENCE} more")
     return lines
 
 
@@ -112,7 +116,7 @@ def timeline_of(times: Timeline, now: datetime | None = None, doing: str = "") -
         now: of an open recovery: what has not come yet is shown too, and how long it has been waited for.
         doing: what an open recovery does now.
     """
-    table = Table("what", "when", "after the fault", "after the one before", box=None, pad_edge=False)
+    table = Table("what", "when (UTC)", "after the fault", "after the one before", box=None, pad_edge=False)
     start = before = times.occurred
     missing = []
     for field, name in MOMENTS:
@@ -137,4 +141,4 @@ def timeline_of(times: Timeline, now: datetime | None = None, doing: str = "") -
 
 
 def _precisely(at: datetime) -> str:
-    return at.astimezone().strftime("%H:%M:%S.%f")[:-4]
+    return at.astimezone(UTC).strftime("%H:%M:%S.%f")[:-4]

@@ -75,10 +75,13 @@ class LogQuote(Model):
     signature: str = ""
     where: str = ""
     """`file:byte offset`, or the query or command that showed it."""
+    place: str = ""
+    """The same in words: `file:line` for a line of a file whose number is known."""
     file: str = ""
     """The log file; empty: it is not from one."""
     line: int | None = None
-    """Number of the line in the file, from 1; None: not known (the file is gone, or too long to count)."""
+    """Number of the line in the file, from 1: counted now, or, where the file is gone or too long for that,
+    as it was recorded. None: not known."""
     verbatim: bool = False
     """The file says just this there now. False where it cannot be read, was written anew, or where the text
     is about the line ("no step since", for example)."""

@@ -55,7 +55,9 @@ class Evidence(Model):
     rank: int | None = None
     gpu: str | None = None
     where: CleanText = ""
-    """`file:byte offset`, or the query or command that showed it."""
+    """`file:byte offset`, or the query or command that showed it. For people: `relight.wording.place`."""
+    line: int | None = None
+    """Number of the line in that file, from 1; None: it is not in a file, or its number is not known."""
     signature: str = ""
     """Id of the catalogue signature that matched, if one did."""
 
@@ -79,6 +81,7 @@ class Progress(Model):
 
     step: int
     at: UtcDatetime
+    """When the step was seen."""
     interval: timedelta | None = None
     """The learned time between steps; None until enough were seen."""
     loss: float | None = None

@@ -133,6 +133,12 @@ class PastFailure(Model):
     """When the restart was ordered; None: noted by an older version."""
 
 
+class UnknownSignal(Model):
+    """A monitor was sent a signal of a name that it does not know."""
+
+    name: CleanText
+
+
 class MonitorState(Model):
     """Everything of a monitor that survives continue-as-new. Bounded by construction."""
 
@@ -152,6 +158,8 @@ class MonitorState(Model):
     """When the latest usable checkpoints were saved, oldest first."""
     attempts: tuple[AttemptReport, ...] = ()
     """How the latest attempts began and ended."""
+    ahead: AttemptReport | None = None
+    """The newest progress of another attempt than the current one, told while a recovery is open."""
     end: EndReason | None = None
     end_detail: str = ""
     next_poll: UtcDatetime | None = None
@@ -174,6 +182,10 @@ class MonitorState(Model):
     """Recoveries started over the monitor's life."""
     furthest_step: int | None = None
     """The furthest step of any attempt."""
+    unknown_signals: int = 0
+    """Signals of names that the monitor does not know."""
+    unknown_signal: CleanText = ""
+    """What people are told of the latest one."""
     snapshot_saved: bool = False
     """What it takes to submit the job again has been saved."""
     diverged_from: CheckpointRef | None = None
@@ -204,9 +216,11 @@ class MonitorStatus(Model):
     state: str
     """watching, settling, recovering, awaiting-approval, paused, ended."""
     progress: Progress | None = None
+    """The last that a sensor told: while steps come, every 30 s, or more rarely in an old attempt, down to
+    every 5 min. A suspected hang is told at once."""
     open_recoveries: tuple[str, ...] = ()
     noticed: tuple[str, ...] = ()
-    """What was seen and needs no recovery, newest last."""
+    """What was seen and needs no recovery, newest last; at the end, a signal whose name is not known."""
     signals: int = 0
     duplicates: int = 0
     stale: int = 0

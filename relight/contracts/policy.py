@@ -142,7 +142,7 @@ class Policy(Model):
     """A named policy. Times are durations; the defaults suit a large training job."""
 
     name: str = "default"
-    settle: timedelta = timedelta(seconds=2)
+    settle: timedelta = timedelta(seconds=1.5)
     """How long anomalies of one cascade are collected before they become one diagnosis; shorter (1 s, 0.3 s)
     where a trusted source tells of the end or a node's fault, or where the job has been silent for long."""
     hang_floor: timedelta = timedelta(seconds=60)

@@ -370,6 +370,7 @@ def _evidence(sightings: Sequence[Sighting], key: str) -> tuple[Evidence, ...]:
             rank=s.finding.rank,
             gpu=s.finding.gpu,
             where=f"{s.finding.file}:{s.finding.offset}",
+            line=s.finding.line_number,
             signature=s.finding.signature,
         )
         for s in chosen

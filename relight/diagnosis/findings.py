@@ -6,6 +6,9 @@ from pydantic import Field
 
 from relight.contracts import Cause, CleanText, Model, Role, Source, Symptom, UtcDatetime
 
+UNKNOWN_LINE = -1
+"""The number of a line in a file whose first lines were not counted."""
+
 
 class Finding(Model):
     """A signature of the catalogue matched a line."""
@@ -17,7 +20,7 @@ class Finding(Model):
     retryable: bool = True
     file: str
     line: int
-    """0-based."""
+    """0-based; or `UNKNOWN_LINE`."""
     offset: int
     """Byte offset of the line in its file."""
     text: CleanText
@@ -48,6 +51,11 @@ class Finding(Model):
     needs: str = ""
     """What the node needs: `reset` (of the GPU, when idle) or `reboot`; empty: nothing that is known."""
 
+    @property
+    def line_number(self) -> int | None:
+        """As people count, from 1; None: not known."""
+        return line_number(self.line)
+
 
 class Sighting(Model):
     """A finding, and how it stands to the rest of what the logs said."""
@@ -71,6 +79,7 @@ class StepLine(Model):
     step: int
     file: str
     line: int
+    """0-based; or `UNKNOWN_LINE`."""
     offset: int
     rank: int | None = None
     total: int | None = None
@@ -115,6 +124,12 @@ class PhaseLine(Model):
 
 
 Event = Finding | StepLine | PhaseLine
+
+
+def line_number(line: int) -> int | None:
+    """As people count, from 1, of a 0-based one; None: not known."""
+    return None if line == UNKNOWN_LINE else line + 1
+
 
 _LASTING_TAGS = frozenset(
     {"end", "cancel", "step-cancel", "node-fail", "node-down", "numerics", "finished", "slow"}

@@ -79,6 +79,7 @@ class Line:
     signature: str
     role: Role
     node: str | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _fill(events: Sequence[tuple[Event, datetime | None]], seen: _Seen, now: dat
         if isinstance(event, Finding):
             seen.lines.setdefault(
                 f"{event.file}:{event.offset}:{event.signature}",
-                Line(event.file, event.line, event.text, event.signature, event.role, event.node),
+                _quoted(event),
             )
 
 
@@ -335,7 +336,7 @@ def _report(
     lines = dict(seen.lines)
     for s in sightings:
         f = s.finding
-        lines.setdefault(_place(f), Line(f.file, f.line, f.text, f.signature, f.role, f.node))
+        lines.setdefault(_place(f), _quoted(f))
     evidence = tuple(
         line for e in diagnosis.evidence if (line := lines.get(f"{e.where}:{e.signature}")) is not None
     )
@@ -392,6 +393,10 @@ def _is_root(f: Finding) -> bool:
 
 def _is_specific(f: Finding) -> bool:
     return f.weight >= SPECIFIC
+
+
+def _quoted(f: Finding) -> Line:
+    return Line(f.file, f.line, f.text, f.signature, f.role, f.node, f.rank)
 
 
 def _place(f: Finding) -> str:

@@ -10,7 +10,15 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from relight.contracts import Cause, Progress, Role, Symptom
-from relight.diagnosis.findings import Event, Finding, PhaseLine, Sighting, StepLine, is_lasting
+from relight.diagnosis.findings import (
+    Event,
+    Finding,
+    PhaseLine,
+    Sighting,
+    StepLine,
+    is_lasting,
+    line_number,
+)
 from relight.diagnosis.numbers import Numbers, Trouble
 from relight.diagnosis.pace import Pace
 from relight.diagnosis.rhythm import Rhythm
@@ -77,6 +85,11 @@ class Trail(BaseModel):
     def where(self) -> str:
         """Where the last step line is: `file:byte offset`."""
         return f"{self.last.file}:{self.last.offset}" if self.last is not None else ""
+
+    @property
+    def line_number(self) -> int | None:
+        """Of the last step line, from 1; None: not known."""
+        return line_number(self.last.line) if self.last is not None else None
 
     def progress(self) -> Progress | None:
         """How far training has come."""

@@ -95,5 +95,6 @@ def _evidence(s: Sighting) -> Evidence:
         rank=f.rank,
         gpu=f.gpu,
         where=f"{f.file}:{f.offset}",
+        line=f.line_number,
         signature=f.signature,
     )

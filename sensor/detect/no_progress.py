@@ -62,11 +62,12 @@ def no_progress(
     The caller makes sure that it is a silence: the scheduler has just said that the attempt runs, and the
     logs are read to their ends.
     """
-    deadline, progress = silent_until(memory, policy), memory.progress
-    if deadline is None or progress is None or memory.hang_told > MOST_REPEATS:
+    deadline, progress, read_at = silent_until(memory, policy), memory.progress, memory.trail.rhythm.at
+    if deadline is None or progress is None or read_at is None or memory.hang_told > MOST_REPEATS:
         return None
+    allowed = deadline - read_at
     # Told, and not taken for a hang? A silence that has doubled since is worth another word.
-    if now < progress.at + (deadline - progress.at) * 2**memory.hang_told:
+    if now < read_at + allowed * 2**memory.hang_told:
         return None
     silent = [] if nodes is None else [nodes[n] for n in memory.nodes if n in nodes and is_silent(nodes[n])]
     return Anomaly(
@@ -78,8 +79,9 @@ def no_progress(
             Evidence(
                 source=Source.JOB_LOG,
                 observed_at=now,
-                text=_describe(progress, deadline - progress.at, now),
+                text=_describe(progress, allowed, now, at_least=memory.step_written is not None),
                 where=memory.trail.where,
+                line=memory.trail.line_number,
             ),
             *_silent_nodes(silent, now),
         ),
@@ -92,14 +94,15 @@ def no_progress(
     )
 
 
-def _describe(progress: Progress, allowed: timedelta, now: datetime) -> str:
+def _describe(progress: Progress, allowed: timedelta, now: datetime, *, at_least: bool) -> str:
     pace = (
         f"they came every {_seconds(progress.interval)}"
         if progress.interval
         else "their pace is not known yet"
     )
+    silence = f"{'at least ' if at_least else ''}{_seconds(now - progress.at)}"
     return (
-        f"no step line for {_seconds(now - progress.at)} after step {progress.step}; {pace}, "
+        f"no step line for {silence} after step {progress.step}; {pace}, "
         f"and {_seconds(allowed)} of silence are allowed"
     )
 

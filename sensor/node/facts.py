@@ -23,6 +23,8 @@ class Fact(BaseModel):
     at: UtcDatetime
     where: CleanText
     """Where to see it again; part of what makes two facts different."""
+    line: int | None = None
+    """Number of the line, from 1, where `where` is a file and it is known."""
     count: int = 1
     """How often it was seen since it was told last."""
     job_id: str | None = None

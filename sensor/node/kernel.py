@@ -74,7 +74,7 @@ class KernelReader:
         if f.ends_rank and job_id is None and role is Role.ROOT:
             role = Role.CONTEXT  # some process of this node ended: whose, nobody knows
         finding = f.model_copy(update={"node": self._node, "role": role, "rank": None})
-        return Fact(finding=finding, at=min(line.at, now), where=line.where, job_id=job_id)
+        return Fact(finding=finding, at=min(line.at, now), where=line.where, line=line.number, job_id=job_id)
 
     def _job_of(self, text: str) -> str | None:
         """The job that the line is about, by the name of its control group."""

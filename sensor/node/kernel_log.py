@@ -46,6 +46,8 @@ class Line:
     """Where to see it again; never the same for two lines of one boot."""
     stamped: bool = False
     """The text may carry a time of its own (a file's lines do)."""
+    number: int | None = None
+    """Of the line in its file, from 1; None: it is from no file, or not known."""
 
 
 class KernelLog(Protocol):
@@ -167,6 +169,8 @@ class LogFile:
         self.overruns = 0
         self._follower = Follower([str(path)], fresh=True)
         self._rest: dict[str, bytes] = {}
+        self._lines: dict[str, int] = {}
+        """Lines of each file after those that the follower counts."""
         self._waiting: list[Line] = []
         self._read()  # now is when it is opened, not when it is first looked at
 
@@ -191,18 +195,24 @@ class LogFile:
             path, why = next(iter(look.troubles.items()))
             raise OSError(errno.EACCES, why, path)
         for chunk in look.chunks:
-            if chunk.historic:
-                continue
             if chunk.ends:
                 self._rest.pop(chunk.file_id, None)
+                self._lines.pop(chunk.file_id, None)
+                continue
+            if chunk.starts:
+                self._lines[chunk.file_id] = -chunk.data.count(b"\n", 0, chunk.resume_at - chunk.offset)
+            if chunk.historic:
+                self._lines[chunk.file_id] += chunk.data.count(b"\n")
                 continue
             rest = self._rest.pop(chunk.file_id, b"")
             offset = chunk.offset - len(rest)
             *whole, rest = (rest + chunk.data).split(b"\n")
             self._rest[chunk.file_id] = rest[:LONGEST_LINE]
             now = datetime.now(UTC)
-            for text in whole:
+            for number, text in enumerate(whole, self._lines[chunk.file_id] + 1):
                 where = f"{chunk.path}:{chunk.file_id}:{offset}"
                 line = _PADDED_DAY.sub(rb"\1 \2", text[:LONGEST_LINE])
-                self._waiting.append(Line(line, now, where, stamped=True))
+                known = None if chunk.lines_before is None else chunk.lines_before + number
+                self._waiting.append(Line(line, now, where, stamped=True, number=known))
                 offset += len(text) + 1
+            self._lines[chunk.file_id] += len(whole)

@@ -57,6 +57,7 @@ def anomaly(fact: Fact, attempt: Attempt, now: datetime) -> Anomaly:
                 node=f.node,
                 gpu=f.gpu,
                 where=fact.where,
+                line=fact.line,
                 signature=f.signature,
             ),
         ),

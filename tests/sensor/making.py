@@ -100,15 +100,22 @@ class Scene:
         self.view = View(asked_at=self.now, jobs=jobs, nodes=self.nodes)
 
     def tick(
-        self, *events: Event, after: float = 0.25, ask: bool = True, historic: bool = False
+        self,
+        *events: Event,
+        after: float = 0.25,
+        ask: bool = True,
+        historic: bool = False,
+        written: datetime | None = None,
     ) -> list[Message]:
-        """Some time later these lines are read."""
+        """Some time later these lines are read; `written` is given of those that nobody saw come."""
         self.now += timedelta(seconds=after)
         if ask:
             self.ask()
         reading = Reading(
             began=self.now,
-            seen=[Seen(event, self.now, historic, timed=True) for event in events],
+            seen=[
+                Seen(event, self.now, historic, timed=written is None, written=written) for event in events
+            ],
             behind=self.behind,
             files=1,
             troubles=self.troubles,

@@ -1,5 +1,6 @@
 """From bytes to events: what a restarted sensor reads, and with which times."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relight.diagnosis.catalogue import Catalogue
-from relight.diagnosis.findings import Event, Finding, StepLine
+from relight.diagnosis.findings import UNKNOWN_LINE, Event, Finding, StepLine
 from relight.diagnosis.reader import LogReader
+from sensor import follow
 from sensor.follow import Position
 from sensor.reading import JobLogs, Seen
 
@@ -132,9 +134,12 @@ def test_junk_and_a_line_of_a_megabyte_do_no_harm(tmp_path: Path) -> None:
 def test_lines_that_nobody_saw_come_are_seen_now_but_keep_their_distances(tmp_path: Path) -> None:
     file = tmp_path / "a.log"
     file.write_text("".join(line(n, seconds=2.0 * n) for n in range(1, 11)))
+    changed = NOW - timedelta(hours=1)
+    os.utime(file, (0, changed.timestamp()))
     seen = Reader(file, fresh=True).look()
     assert all(s.historic for s in seen)
     assert seen[-1].at == NOW + timedelta(seconds=1)
+    assert {s.written for s in seen} == {changed}
     assert {b.at - a.at for a, b in pairwise(seen)} == {timedelta(seconds=2)}
 
 
@@ -145,7 +150,9 @@ def test_live_lines_lie_within_the_time_since_the_last_look(tmp_path: Path) -> N
     reader.look()
     with file.open("a") as f:
         f.write(line(2, 100) + line(3, 200))
-    assert [s.at - NOW for s in reader.look(0.25)] == [timedelta(seconds=1), timedelta(seconds=1.25)]
+    seen = reader.look(0.25)
+    assert [s.at - NOW for s in seen] == [timedelta(seconds=1), timedelta(seconds=1.25)]
+    assert [s.written for s in seen] == [None, None]
 
 
 def test_an_unfinished_last_line_counts_when_the_file_is_rewritten(tmp_path: Path) -> None:
@@ -192,3 +199,96 @@ def test_a_chunk_that_was_not_understood_is_read_again(
     assert not failures
     assert [s.event.step for s in seen if isinstance(s.event, StepLine)] == [2, 3]
     assert sum(isinstance(s.event, Finding) for s in seen) == 1
+
+
+def numbers(seen: list[Seen]) -> list[tuple[int, int]]:
+    """Step and line of each step line."""
+    return [(s.event.step, s.event.line) for s in seen if isinstance(s.event, StepLine)]
+
+
+@pytest.fixture
+def long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log of which only the end is read when the watch begins."""
+    monkeypatch.setattr(follow, "HISTORY", 4000)
+    monkeypatch.setattr(follow, "REWIND", 1000)
+    monkeypatch.setattr(follow, "COUNTED_AT_ONCE", 5000)
+    file = tmp_path / "long.log"
+    file.write_text("".join(line(n) for n in range(200)))
+    return file
+
+
+def add(file: Path, *steps: int) -> None:
+    with file.open("a") as f:
+        f.write("".join(line(n) for n in steps))
+
+
+def test_lines_are_counted_from_the_begin_also_of_a_log_that_was_long_before_the_watch(
+    long_log: Path,
+) -> None:
+    reader = Reader(long_log, fresh=True)
+    first = numbers(reader.look())
+    assert first
+    assert {number for _, number in first} == {UNKNOWN_LINE}  # not counted so far
+    for _ in range(10):
+        reader.look()
+    add(long_log, 200, 201)
+    assert numbers(reader.look()) == [(200, 200), (201, 201)]
+
+
+@pytest.mark.parametrize("looks", [1, 2, 8])
+def test_a_restarted_sensor_counts_on(long_log: Path, looks: int) -> None:
+    reader = Reader(long_log, fresh=True)
+    for _ in range(looks):
+        reader.look()
+    add(long_log, 200)
+    reader.look()
+    again = reader.killed()
+    for _ in range(10):
+        again.look()
+    add(long_log, 201)
+    assert numbers(again.look()) == [(201, 201)]
+    assert numbers(again.killed().look()) == []
+
+
+@pytest.mark.parametrize("counted_wrongly", [0, 17])
+def test_a_state_file_of_an_older_version_is_counted_anew(long_log: Path, counted_wrongly: int) -> None:
+    reader = Reader(long_log, fresh=True)
+    reader.look()
+    (position,) = reader.saved.values()
+    new = {"front", "front_counted", "front_lines"}
+    old = Position.model_validate(position.model_dump(exclude=new) | {"line": counted_wrongly})
+    again = Reader(long_log, [old])
+    for _ in range(10):
+        again.look()
+    add(long_log, 200)
+    assert numbers(again.look()) == [(200, 200)]
+
+
+def test_a_state_file_of_an_older_version_that_read_all_needs_no_counting(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text(line(0) + line(1))
+    reader = Reader(file)
+    reader.look()
+    (position,) = reader.saved.values()
+    old = Position.model_validate(position.model_dump(exclude={"front", "front_counted", "front_lines"}))
+    again = Reader(file, [old])
+    add(file, 2)
+    assert numbers(again.look()) == [(2, 2)]
+
+
+def test_beyond_a_bound_the_numbers_of_lines_stay_unknown(
+    long_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "COUNTED", 5000)
+    reader = Reader(long_log, fresh=True)
+    for _ in range(10):
+        reader.look()
+    add(long_log, 200)
+    assert numbers(reader.look()) == [(200, UNKNOWN_LINE)]
+
+
+def test_a_log_that_is_written_anew_is_counted_from_its_new_begin(long_log: Path) -> None:
+    reader = Reader(long_log, fresh=True)
+    reader.look()
+    long_log.write_text(line(0) + line(1))
+    assert numbers(reader.look()) == [(0, 0), (1, 1)]

@@ -17,7 +17,7 @@ from relight.contracts.steps import ConfirmResult, LocateResult, Observation
 from relight.policy.guard import Guard
 from relight.policy.plan import make_plan
 from tests.workflows import samples
-from workflows.details import MAX_DETAILS, clip, code, fence, page, recovery_details
+from workflows.details import MAX_DETAILS, clip, code, fence, happened, page, recovery_details
 from workflows.drain_details import drain_details
 from workflows.guard_details import guard_details
 from workflows.memory import Memory
@@ -283,3 +283,18 @@ def test_the_guards_page_tells_what_is_closed_and_how_to_open_it() -> None:
     assert shown.startswith("# Cluster `lab`: paused")
     assert "`relight unpause --cluster`" in shown
     assert encoded(shown) <= MAX_DETAILS
+
+
+def test_evidence_on_a_page_is_a_line_of_a_file_and_alike_lines_stand_once() -> None:
+    evidence = tuple(
+        Evidence(
+            source=Source.JOB_LOG, observed_at=samples.T0, text=f"[rank{n}]: RuntimeError: boom", rank=n,
+            where=f"/logs/a.log:{n * 100}", line=n + 1, signature="python.exception",
+        )
+        for n in range(8)
+    )  # fmt: skip
+    what = happened(samples.diagnosis(cause=Cause.UNKNOWN, evidence=evidence))
+    assert "cause **unknown**." in what
+    assert "% sure" not in what
+    assert "`[rank0]: RuntimeError: boom`, in `/logs/a.log:1` (`and 7 alike on ranks 1-7`)" in what
+    assert what.count("boom") == 1

@@ -339,6 +339,32 @@ def test_progress_reaches_the_recovery_of_a_hang_only() -> None:
         assert len(memory.forwards) == told
 
 
+@pytest.mark.parametrize("ended", ["adopts", "steps back"])
+def test_progress_that_the_new_attempt_made_under_an_open_recovery_is_known_after_it(ended: str) -> None:
+    memory = opened()
+    failed_at = memory.status().progress
+    for step in (130, 140):
+        memory.hear_attempt(samples.report("progress", restart=1, step=step), NOW)
+    assert memory.status().progress == failed_at, "the failed attempt is the current one still"
+    memory = renewed(memory)
+    if ended == "adopts":
+        done = outcome(Outcome.RESUMED, new_attempt=samples.attempt(1))
+    else:  # somebody else requeued the job: the monitor heard of that, too
+        memory.hear_attempt(samples.report("started", restart=1), NOW)
+        done = outcome(Outcome.ABANDONED)
+    memory.hear_recovery_ended(done, NOW)
+    progress = memory.status().progress
+    assert progress is not None
+    assert (progress.step, memory.state.furthest_step, memory.state.ahead) == (140, 140, None)
+
+
+def test_progress_of_an_attempt_that_was_left_behind_is_not_taken_over() -> None:
+    memory = opened()
+    memory.hear_attempt(samples.report("progress", restart=1, step=110), NOW)
+    memory.hear_recovery_ended(outcome(Outcome.FAILED_AGAIN, new_attempt=samples.attempt(2)), NOW)
+    assert memory.status().progress is None
+
+
 def test_a_start_seen_with_its_settled_submit_time_is_the_same_attempt() -> None:
     memory = fresh(attempt=samples.attempt(1))
     settled = samples.attempt(1, submitted=samples.attempt(1).submit_time + timedelta(seconds=7))
@@ -441,3 +467,26 @@ def test_a_crash_that_was_none_is_counted_and_teaches_nothing() -> None:
     memory = opened()
     memory.hear_recovery_ended(outcome(Outcome.REFUTED, symptom=Symptom.CRASH), NOW)
     assert (memory.job.patience, memory.status().refuted) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("aprove", 'a signal "aprove" came, which has no meaning: did you mean approve?'),
+        ("\x1b[31mx\n# y", 'a signal "x # y" came, which has no meaning: known are approve, pause'),
+    ],
+)
+def test_a_signal_without_a_meaning_is_a_notice(name: str, said: str) -> None:
+    memory = Memory(samples.job(), MonitorState())
+    memory.hear_unknown_signal(name, ("approve", "pause"), samples.T0)
+    (notice,) = memory.status().noticed
+    assert notice.endswith(f"UTC: {said}")
+
+
+def test_signals_without_a_meaning_take_no_more_room_the_more_there_are() -> None:
+    memory = Memory(samples.job(), MonitorState(noticed=("something else",)))
+    for n in range(1000):
+        memory.hear_unknown_signal(f"{n}" + "x" * 100_000, ("approve",), samples.T0)
+    assert memory.state.noticed == ("something else",)
+    assert len(memory.status().noticed) == 2
+    assert len(memory.state.model_dump_json()) < len(MonitorState().model_dump_json()) + 400

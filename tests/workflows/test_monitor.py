@@ -264,6 +264,17 @@ async def test_a_newer_attempts_fault_waits_for_the_open_recovery(lab: Lab) -> N
     assert lab.world.inputs("isolate_nodes")[0].attempt == samples.attempt(1)
 
 
+async def test_a_step_of_the_new_attempt_is_shown_when_the_recovery_has_ended(lab: Lab) -> None:
+    lab.world.will("verify_resume", *[not_yet("no step yet")] * 4)
+    monitor = await lab.watch()
+    await monitor.signal("report_anomaly", samples.anomaly())
+    await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda called: "verify_resume" in called)
+    await monitor.signal("report_attempt", samples.report("progress", restart=1, step=121))
+    status = await lab.until_status(monitor, lambda s: s.job.attempt == samples.attempt(1))
+    assert status.progress is not None
+    assert status.progress.step == 121
+
+
 async def test_late_evidence_joins_the_open_recovery(lab: Lab) -> None:
     monitor = await lab.watch(samples.job(Mode.OBSERVE))
     await monitor.signal("report_anomaly", samples.anomaly("a1", cause=Cause.UNKNOWN))

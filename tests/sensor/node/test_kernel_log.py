@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sensor import follow
 from sensor.node.kernel_log import KMSG, MOST_LINES, Kmsg, Line, LogFile, boot_id, open_kernel_log
 from tests.sensor.node.conftest import wait_until
 
@@ -158,6 +159,24 @@ def test_lines_of_a_file_are_told_apart(tmp_path: Path) -> None:
     append(path, "same\nsame\n")
     first, second = source.look(1)
     assert first.where != second.where
+
+
+@pytest.mark.parametrize("history", [40, 1 << 20])
+def test_lines_of_a_file_have_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: int
+) -> None:
+    monkeypatch.setattr(follow, "HISTORY", history)
+    monkeypatch.setattr(follow, "REWIND", 20)
+    path = tmp_path / "kern.log"
+    append(path, "".join(f"old {n}\n" for n in range(30)) + "cut ")
+    source = LogFile(path)
+    source.look(0.5)
+    append(path, "off\nnew 1\nnew")
+    assert [line.number for line in source.look(1)] == [31, 32]
+    append(path, " 2\n")
+    assert [line.number for line in source.look(1)] == [33]
+    path.write_text("rewritten\n")
+    assert [line.number for line in source.look(1)] == [1]
 
 
 def test_the_day_is_not_padded(tmp_path: Path) -> None:
