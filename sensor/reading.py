@@ -48,6 +48,8 @@ class Reading:
     files: int = 0
     """Files that could be looked at."""
     bytes: int = 0
+    grew: bool = False
+    """Something was written to a file since it was last read; also what was there when the watch began."""
 
 
 class JobLogs:
@@ -108,6 +110,8 @@ class JobLogs:
             if chunk.file_id in failed:
                 continue
             reading.bytes += len(chunk.data)
+            # What is read once more, by a new reader, is nothing new.
+            reading.grew |= bool(chunk.data) and chunk.offset + len(chunk.data) > chunk.resume_at
             try:
                 events = self._events(chunk)
             except Exception as e:

@@ -217,7 +217,8 @@ class Memory:
 
     def _is_declined(self, anomaly: Anomaly) -> bool:
         """A hang that goes on is reported again; a person who said no to it is not asked again."""
-        step = anomaly.progress.step if anomaly.progress is not None else None
+        progress = anomaly.progress or self._progress_for(anomaly.occurred_at)
+        step = progress.step if progress is not None else None
         return anomaly.symptom is Symptom.HANG and any(
             r.outcome is not None
             and r.outcome.outcome in {Outcome.REJECTED, Outcome.EXPIRED}
@@ -407,16 +408,16 @@ class Memory:
         anomalies = self._of_this_attempt()
         diagnosis = diagnose(anomalies, self.job)
         if diagnosis.progress is None:
-            diagnosis = diagnosis.model_copy(update={"progress": self._progress_for(diagnosis)})
+            diagnosis = diagnosis.model_copy(update={"progress": self._progress_for(diagnosis.occurred_at)})
         return diagnosis, anomalies
 
-    def _progress_for(self, diagnosis: Diagnosis) -> Progress | None:
+    def _progress_for(self, occurred: datetime) -> Progress | None:
         """Where training stood: an attempt that printed no step failed to pass the furthest earlier one."""
         if self.state.progress is not None:
             return self.state.progress
         if self.state.furthest_step is None:
             return None
-        return Progress(step=self.state.furthest_step, at=diagnosis.occurred_at)
+        return Progress(step=self.state.furthest_step, at=occurred)
 
     def set_aside(self, diagnosis: Diagnosis, now: datetime) -> None:
         """Empties the inbox of a diagnosis that needs no recovery; what people may want to know is kept."""

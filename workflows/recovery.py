@@ -53,7 +53,7 @@ with workflow.unsafe.imports_passed_through():
         VerifyInput,
         VerifyResult,
     )
-    from relight.diagnosis.verdict import diagnose
+    from relight.diagnosis.verdict import diagnose, hangs_at_its_start
     from relight.policy.attempts import same_execution, step_back
     from relight.policy.gates import cool_down_until
     from relight.policy.notices import plan_waits, recovery_ended
@@ -669,15 +669,17 @@ class RecoveryWorkflow:
         return None
 
     def _went_on(self, report: AttemptReport) -> bool:
-        """A hang that makes progress is none."""
+        """A hang that makes progress is none: a further step, or any step of one that had made none yet."""
         before = self._diagnosis.progress
         return (
             self._diagnosis.symptom is Symptom.HANG
             and report.event is AttemptEvent.PROGRESS
             and same_execution(self._failed, report.attempt)
             and report.progress is not None
-            and before is not None
-            and report.progress.step > before.step
+            and (
+                hangs_at_its_start(self._diagnosis)
+                or (before is not None and report.progress.step > before.step)
+            )
         )
 
     def _adopts(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from bench.faults.judge import Times, judge, times
 from bench.faults.record import Run
 from bench.faults.scenarios import BY_NAME, RECOVERABLE, SCENARIOS, Ending, Group
-from bench.faults.stage import HANG_FLOOR, STEP_SECONDS
+from bench.faults.stage import HANG_FLOOR, START_FLOOR, STEP_SECONDS
 from bench.scale.fit import quantile
 
 PHASES = ("detected", "acted", "running", "productive", "total", "added", "slurm")
@@ -144,8 +144,8 @@ def page(summary: Mapping[str, Any]) -> str:
     lines = [
         f"{summary['runs']} runs ({summary['spoiled_by_the_suite']} more were spoiled by the suite itself), "
         f"{summary['healthy_hours']} h of healthy training, {len(summary['false_alarms'])} false alarms",
-        f"hang floor {HANG_FLOOR:.0f} s, a step {STEP_SECONDS} s; a job starts in "
-        f"{summary['job_start_seconds'].get('P50')} s (P50); load {summary['load']}",
+        f"hang floor {HANG_FLOOR:.0f} s, start floor {START_FLOOR:.0f} s, a step {STEP_SECONDS} s; "
+        f"a job starts in {summary['job_start_seconds'].get('P50')} s (P50); load {summary['load']}",
         "",
         f"{'scenario':22} {'expected':10} {'found':>6} {'cause':>6} {'node':>6} {'action':>6} {'well':>6} "
         f"{'wasted':>6}  detected P50/max  added P50/max  slurm P50  total P50 (s)",

@@ -127,7 +127,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "hang-at-start", "a rank stops before the first step of its attempt", "hang_at_start", Ending.RESUMED,
-        (Cause.UNKNOWN, Cause.USER_CODE), start=Start.HELD, patience=90,
+        (Cause.UNKNOWN, Cause.USER_CODE), start=Start.HELD,
     ),
     Scenario(
         "slow-rank", "a rank takes eight times as long for a step", "order:slow", Ending.NOTICED,

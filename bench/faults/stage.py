@@ -19,12 +19,15 @@ NODES = 8
 NODES_OF_A_JOB = 2
 STEP_SECONDS = 0.25
 HANG_FLOOR = 4.0
+START_FLOOR = 40.0
+"""Seconds: nothing is printed while PyTorch is loaded, which takes up to half a minute on a busy machine."""
 SLURMD_TIMEOUT = 5
 
 TOP = 'mode = "act"\n'
 MORE = f"""
 [policies.faults]
 hang_floor = "{HANG_FLOOR:.0f}s"
+start_floor = "{START_FLOOR:.0f}s"
 steer = "move_aside"
 
 [guard_limits]
@@ -38,6 +41,7 @@ incident_jobs = 0
 DIFFERS = {
     "mode": "act (shipped: observe)",
     "hang_floor": f"{HANG_FLOOR:.0f} s (shipped: 60 s)",
+    "start_floor": f"{START_FLOOR:.0f} s (shipped: 30 min)",
     "steer": "move_aside (shipped: leave, which asks a person)",
     "guard_limits": "raised, and no incidents: the suite makes more faults in an hour than a cluster has",
     "Slurm": f"SlurmdTimeout={SLURMD_TIMEOUT} (Slurm: 300), KillWait=2 (30), cred_expire=5 (120)",

@@ -89,6 +89,7 @@ class Scene:
         self.view = View(asked_at=START - timedelta(days=1), reachable=False)
         self.behind = False
         self.troubles: dict[str, str] = {}
+        self.files = 1
         self.messages: list[Message] = []
 
     def ask(self) -> None:
@@ -105,6 +106,7 @@ class Scene:
         after: float = 0.25,
         ask: bool = True,
         historic: bool = False,
+        grew: bool = False,
         written: datetime | None = None,
     ) -> list[Message]:
         """Some time later these lines are read; `written` is given of those that nobody saw come."""
@@ -117,7 +119,8 @@ class Scene:
                 Seen(event, self.now, historic, timed=written is None, written=written) for event in events
             ],
             behind=self.behind,
-            files=1,
+            files=self.files,
+            grew=grew,
             troubles=self.troubles,
         )
         messages = self.watch.advance(reading, self.view, self.now)
