@@ -241,6 +241,7 @@ class RecoveryWorkflow:
             approved_by=self._approval.approved_by,
             approvals=self._approval.approvals,
             approvals_needed=self._approval.needed,
+            last_decision=self._approval.last_decision,
             **self._permit.status(),
         )
 
@@ -785,7 +786,7 @@ class RecoveryWorkflow:
     def _take(self, decision: Decision) -> DecisionResult:
         word = "approved" if decision.approved else "rejected"
         who = decision.by or "somebody"
-        refusal = self._refusal(decision) or self._approval.take(decision)
+        refusal = self._refusal(decision) or self._approval.take(decision, workflow.now())
         if refusal:
             self._note(f"refused: {word} by {who}: {refusal}")
             return DecisionResult(accepted=False, message=refusal, recovery_id=workflow.info().workflow_id)

@@ -21,7 +21,8 @@ from relight.cli.live import keep_showing
 from relight.cli.output import AsJson, ago, clock, complain, console, print_json, say
 from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, timeline_of, what_happened
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
-from relight.cli.watched import JobTarget, find_monitor, job_view, list_monitors, no_worker, watched_jobs
+from relight.cli.unwatched import find_or_advise
+from relight.cli.watched import JobTarget, job_view, list_monitors, no_worker, watched_jobs
 
 MAX_EARLIER = 5
 """Recoveries before the latest that are shown; `relight audit` has all."""
@@ -89,7 +90,7 @@ def show(
 
     async def work() -> JobView:
         client = await invocation(ctx).client()
-        monitor = await find_monitor(client, job, settings.cluster, ended=True)
+        monitor = await find_or_advise(client, settings, job)
         return await _with_times(client, await job_view(client, monitor))
 
     view = run_async(work(), "asking Temporal")

@@ -294,6 +294,8 @@ class RecoveryStatus(Model):
     approvals: tuple[str, ...] = ()
     """Who approved the plan that waits, where the policy wants two people."""
     approvals_needed: int = 1
+    last_decision: str = ""
+    """The last decision that was complete, in words: which plan, by whom and when; empty: there was none."""
     guard_id: str = ""
     permit: str = ""
     """Of the guard: wanted, waiting, granted, refused; empty: not asked, or there is no guard to ask."""

@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from relight.cli.devserver import DevServer, find_temporal
 from relight.contracts import Cause, Mode, Outcome, Symptom
-from relight.contracts.messages import Decision, DecisionResult, ModeChange, Note
+from relight.contracts.messages import Decision, DecisionResult, ModeChange, Note, RecoveryStatus
 from relight.contracts.policy import MayAct, OnExpiry
 from relight.contracts.steps import UNREACHABLE, LocateResult
 from tests.workflows import samples
@@ -107,7 +107,10 @@ async def test_stale_nameless_and_second_decisions_are_refused_with_the_reason(l
     lab.world.will("wait_nodes_free", not_yet())  # keeps the recovery open after the approval
     await recovery.execute_update("decide", good)
     try:
-        assert "no plan is waiting" in await refused(good.model_copy(update={"by": "bob"}))
+        late = await refused(good.model_copy(update={"by": "bob"}))
+        assert f"no plan is waiting for a decision: plan {shown.plan_digest} was approved by ada at " in late
+        status = await recovery.query("status", result_type=RecoveryStatus)
+        assert status.last_decision.startswith(f"plan {shown.plan_digest} was approved by ada at ")
     except RPCError:
         pytest.fail("the recovery ended before the second decision")
 
