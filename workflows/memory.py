@@ -213,6 +213,9 @@ class Memory:
         if how is Relation.NEWER and record is None:
             self._adopt(anomaly.attempt, (), now)
         self._put(anomaly)
+        if record is not None and anomaly.symptom is Symptom.HANG:
+            # The recovery waits for steps that will not come: it must hear of it, too.
+            self._forward(record, "report_anomaly", anomaly)
         self._settle(now)
 
     def _is_declined(self, anomaly: Anomaly) -> bool:

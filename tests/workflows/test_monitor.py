@@ -272,6 +272,25 @@ async def test_a_restart_that_hangs_at_its_start_again_counts_as_no_progress(lab
     assert lab.world.mutations == ["drain_job", "resubmit"] * 4
 
 
+async def test_a_hang_of_the_new_attempt_does_not_wait_until_the_verification_gives_up(lab: Lab) -> None:
+    """Its first steps are waited for half an hour; the sensor may know much earlier that none will come."""
+    patient = samples.QUICK.model_copy(update={"verify_window": timedelta(minutes=30)})
+    lab.world.will("verify_resume", not_yet("no step yet"))
+    monitor = await lab.watch(samples.job(policy=patient))
+    await monitor.signal("report_anomaly", samples.anomaly("a0"))
+    await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda called: "verify_resume" in called)
+    await monitor.signal("report_anomaly", samples.hang_at_start("h1", 1))
+    first = await asyncio.wait_for(lab.recovery("a0").result(), 30)
+    assert first.outcome is Outcome.FAILED_AGAIN
+    assert first.reason.startswith("the new attempt hangs, too: ")
+    assert first.new_attempt == samples.attempt(1)
+    lab.world.will("verify_resume", VerifyResult(verdict="resumed", first_step=101, passed_step=121))
+    await lab.until_status(monitor, lambda s: s.job.attempt == samples.attempt(2))
+    second = await lab.recovery("h1", 1).result()
+    assert (second.outcome, second.symptom) == (Outcome.RESUMED, Symptom.HANG)
+    assert lab.world.mutations == ["drain_job", "resubmit"] * 2
+
+
 async def test_a_newer_attempts_fault_waits_for_the_open_recovery(lab: Lab) -> None:
     lab.world.will("verify_resume", *[not_yet("step 101")] * 4, error(RESUME_FAILED, "it ended"))
     monitor = await lab.watch()
