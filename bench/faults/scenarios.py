@@ -130,6 +130,11 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Cause.UNKNOWN, Cause.USER_CODE), start=Start.HELD,
     ),
     Scenario(
+        "hang-at-restart", "a rank raises, and stops before the first step of the attempt that follows",
+        "hang_at_restart", Ending.RESUMED, (Cause.DATA_LOADER, Cause.UNKNOWN, Cause.USER_CODE),
+        wasted=1, patience=240,
+    ),
+    Scenario(
         "slow-rank", "a rank takes eight times as long for a step", "order:slow", Ending.NOTICED,
         healthy=105, patience=180,
     ),
