@@ -273,9 +273,9 @@ async def worker_kill(scene: Scene, _: str) -> Fault:
 INJECTORS: dict[str, Callable[[Scene, str], Awaitable[Fault]]] = {
     injector.__name__: injector
     for injector in (
-        order, nothing, hang_at_start, hang_at_restart, disk_full, cut_checkpoint, bad_pointer, xid, node_loss,
-        node_frozen, bad_node, prolog, launch, preemption, time_limit, scancel, slurmctld_restart, sensor_restart,
-        worker_kill,
+        order, nothing, hang_at_start, hang_at_restart, disk_full, cut_checkpoint, bad_pointer, xid,
+        node_loss, node_frozen, bad_node, prolog, launch, preemption, time_limit, scancel,
+        slurmctld_restart, sensor_restart, worker_kill,
     )
 }  # fmt: skip
 
