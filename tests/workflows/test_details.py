@@ -294,7 +294,7 @@ def test_evidence_on_a_page_is_a_line_of_a_file_and_alike_lines_stand_once() -> 
         for n in range(8)
     )  # fmt: skip
     what = happened(samples.diagnosis(cause=Cause.UNKNOWN, evidence=evidence))
-    assert "cause **unknown**." in what
+    assert "cause **unknown** after step" in what
     assert "% sure" not in what
     assert "`[rank0]: RuntimeError: boom`, in `/logs/a.log:1` (`and 7 alike on ranks 1-7`)" in what
     assert what.count("boom") == 1
