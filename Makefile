@@ -14,7 +14,7 @@ checkpoints := $(VENV)-checkpoints
 faults := $(VENV)-faults
 
 .PHONY: help demo demo-slurm test test-checkpoints test-pyslurm test-compose screenshots bench bench-quick \
-	bench-faults docs reference lint audit slurm slurm-packages venv clean
+	bench-faults bench-page docs reference lint audit slurm slurm-packages venv clean
 
 help:
 	@echo "make demo            a small training job, a fault, a recovery: needs only Python 3.11+"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench           all benchmarks (an hour and more); bench-quick: less of each, in under 10 minutes"
 	@echo "make test-compose    deploy/compose in a container engine (Docker with Compose): builds the image, starts all"
 	@echo "make bench-faults    real faults of a real PyTorch training on Slurm, some hours (ARGS=\"--runs 3 --resume\")"
+	@echo "make bench-page      docs/benchmarks.md and where the time goes, from the results in bench/results: runs nothing"
 	@echo "make screenshots     takes the pictures in docs/images anew (Chromium)"
 	@echo "make lint            ruff, mypy --strict, import arrows, the documentation's links"
 	@echo "make docs            the documentation as web pages, in site/"
@@ -81,9 +82,13 @@ bench bench-quick: $(VENV)/.developing slurm-packages
 test-compose: $(VENV)/.developing
 	RELIGHT_COMPOSE=1 $(bin)/python -m pytest tests/deploy/engine $(ARGS)
 
-# Raw runs are appended to faults.jsonl: after a break, ARGS=--resume goes on.
+# Raw runs are appended to faults.jsonl: after a break, ARGS=--resume goes on. `make bench-page` shows the result.
 bench-faults: $(faults)/.installed slurm-packages
 	$(faults)/bin/python -m bench.faults --json bench/results/faults-$$(date +%F).json $(ARGS)
+
+bench-page: $(VENV)/.developing
+	$(bin)/python -m bench.faults.profile --plot docs/images/waterfall.svg
+	$(bin)/python -m bench.page
 
 screenshots: $(VENV)/.developing slurm-packages
 	$(bin)/python -m pytest tests/browser/test_web_ui.py --screenshots docs/images

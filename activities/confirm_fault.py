@@ -39,6 +39,7 @@ from relight.contracts import (
 )
 from relight.contracts.steps import ConfirmInput, ConfirmResult, LogMark, Observation
 from relight.diagnosis.findings import StepLine
+from relight.diagnosis.verdict import hangs_at_its_start
 from relight.policy import resume_proof
 from relight.policy.attempts import Relation
 from relight.policy.holds import could_not_start
@@ -176,6 +177,11 @@ async def _from_logs(
     remember(first)
 
     where = ", ".join(paths[:3])
+    starts = hangs_at_its_start(diagnosis)
+    if starts and not goes_on and _grew(first.marks, reading.marks):
+        text = "its log goes on, though with no step: a start that takes long is no hang"
+        seen.append(_observe("job_log", "refutes", text, where))
+        return _result("refuted", text, seen, info)
     if goes_on:
         seen.append(_observe("job_log", "refutes", f"training goes on: step {step}", where))
         return _result("refuted", f"training goes on (step {step})", seen, info)
@@ -186,6 +192,8 @@ async def _from_logs(
     needed = _needed_silence(given, first)
     if silent < needed:
         raise not_yet(f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s")
+    if starts:  # the sensor saw how long it has lasted; here it only had to last on
+        silent = max(silent, now() - diagnosis.occurred_at)
     told = await about_silence(context, diagnosis, info.nodes or given.job.nodes, silent, info.start_time)
     if told is not None:
         seen.append(told)
@@ -195,6 +203,10 @@ async def _from_logs(
             raise not_yet(f"the job is silent; Prometheus does not know yet: {told.text}")
     last = f"step {first.step}" if first.step is not None else "the start"
     text = f"the scheduler says RUNNING, and no step came after {last} for {_seconds(silent)} s"
+    if starts:
+        text = (
+            f"the scheduler says RUNNING, and its log has been silent for {_seconds(silent)} s with no step"
+        )
     seen.append(_observe("job_log", "confirms", text, where))
     return _result("confirmed", text, seen, info)
 
@@ -241,9 +253,20 @@ async def _from_numbers(given: ConfirmInput, info: JobInfo, seen: list[Observati
     return _result("inconclusive", "the job runs, and its last losses are numbers", seen, info)
 
 
+def _grew(before: Sequence[LogMark], after: Sequence[LogMark]) -> bool:
+    """Something was written between the two looks."""
+    sizes = {(mark.path, mark.inode): mark.size for mark in before}
+    return any(mark.size > sizes.get((mark.path, mark.inode), 0) for mark in after)
+
+
 def _silent_since(first: Look, given: ConfirmInput) -> datetime:
-    """When the silence began: with the last step or the fault, the later of both, but not after our look."""
+    """When the silence began: with the last step or the fault, the later of both, but not after our look.
+
+    Of a hang before the first step only what is seen here counts: two looks at the log are compared.
+    """
     known = given.diagnosis.progress
+    if hangs_at_its_start(given.diagnosis):
+        return first.at
     if known is None or (first.step is not None and first.step > known.step):
         return first.at  # steps came after the fault was seen: silence can only be counted from here
     return min(first.at, max(known.at, given.diagnosis.occurred_at))
@@ -251,6 +274,8 @@ def _silent_since(first: Look, given: ConfirmInput) -> datetime:
 
 def _needed_silence(given: ConfirmInput, first: Look) -> timedelta:
     """A machine's sensor knows no steps, and tells of a fault before the monitor has heard of the pace."""
+    if hangs_at_its_start(given.diagnosis):
+        return UNKNOWN_INTERVAL_SILENCE  # how often an earlier attempt printed says nothing of a start
     known = given.diagnosis.progress
     interval = first.interval if known is None or known.interval is None else known.interval
     if interval is None:

@@ -8,18 +8,19 @@ first.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import results
+from bench.faults import sections
+from bench.markdown import Rows, cell, table
 from bench.results import BadResult
 
 Result = Mapping[str, Any]
-Rows = Iterable[Mapping[str, Any]]
 DOCS = results.ROOT / "docs" / "benchmarks.md"
 IMAGES = "images"
-"""Where `bench.ettr --plots` puts its plots, beside the page."""
+"""Where `bench.ettr --plots` and `bench.faults.profile --plot` put their plots, beside the page."""
 HEAD = """# Benchmarks
 
 What relight does in numbers: each benchmark, what it measures, and every run as it was measured. Made by
@@ -29,7 +30,7 @@ not timed yet) or `make bench-quick` (7 min 20 s on two cores). A benchmark of o
 
 Times depend on the machine, which is told with each result, and so is its load when the benchmark began: with
 a load above the number of cores, others used it at the same time, and times are upper limits. The shipped
-settle window is 2 s; it was 3 s when the results of 2026-12-02 were measured.
+settle window is 1.5 s; it was 3 s when the results of 2026-12-02 were measured.
 """
 
 
@@ -46,6 +47,8 @@ def page(found: Sequence[Result]) -> str:
             lines += [what, ""]
         for one in mine:
             lines += [provenance(one), "", *body(one), ""]
+        if bench == "faults":
+            lines += _where_the_time_goes(mine)
     missing = [f"`bench.{bench}`" for bench in SECTIONS if bench not in known]
     if missing:
         lines += ["## Not measured here", "", f"There is no result of {', '.join(missing)}.", ""]
@@ -65,35 +68,6 @@ def provenance(one: Result) -> str:
         f"{machine['cpu']}, "
         f"{machine['cores']} cores{memory}, {machine['system']}{load}; {versions}{slurm}.*{command}"
     )
-
-
-def table(rows: Rows, columns: Mapping[str, str]) -> list[str]:
-    """A Markdown table: `columns` are keys of a row (with dots for tables in it) and their titles."""
-    lines = [f"| {' | '.join(columns.values())} |", f"|{' --- |' * len(columns)}"]
-    for row in rows:
-        lines.append(f"| {' | '.join(cell(_at(row, key)) for key in columns)} |")
-    return lines
-
-
-def cell(value: object) -> str:
-    """A value, for people: few digits, no bar that would end the cell."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "**no**"
-    if isinstance(value, float):
-        if value and abs(value) < 0.01:
-            return f"{value:.2g}"
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}".rstrip("0").rstrip(".")
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def _at(row: object, key: str) -> object:
-    for part in key.split("."):
-        row = row.get(part) if isinstance(row, Mapping) else None
-    return row
 
 
 def _numbered(runs: Rows) -> list[dict[str, Any]]:
@@ -116,6 +90,38 @@ def _columns(columns: Mapping[str, str]) -> Callable[[Result], list[str]]:
     return lambda one: table(_numbered(one["runs"]), columns)
 
 
+def _with_limits(
+    columns: Mapping[str, str], limits: Mapping[str, tuple[str, str]]
+) -> Callable[[Result], list[str]]:
+    """The runs, and below them the worst of them against each limit.
+
+    Args:
+        columns: as of `table`.
+        limits: for the name of a limit (at most so much), the key of a run and what it is called.
+    """
+
+    def body(one: Result) -> list[str]:
+        lines = table(_numbered(one["runs"]), columns)
+        known = one.get("limits", {})
+        told = [
+            f"{title} {within(max(run[key] for run in one['runs']), known[name])}"
+            for name, (key, title) in limits.items()
+            if name in known and one["runs"]
+        ]
+        return [*lines, "", f"Limits, of the worst run: {'; '.join(told)}."] if told else lines
+
+    return body
+
+
+def within(value: float, limit: float) -> str:
+    """How a value stands to the largest that it may be: `0.25 of 1 (met, 0.75 to spare)`."""
+    off = abs(value - limit)
+    words = (
+        f"met, {cell(round(off, 3))} to spare" if value <= limit else f"**MISSED by {cell(round(off, 3))}**"
+    )
+    return f"{cell(round(value, 3))} of {cell(limit)} ({words})"
+
+
 def _recovery(one: Result) -> list[str]:
     phases = ("detected", "acted", "running", "productive", "total")
     columns = {"run": "run", "scenario": "fault", "outcome": "outcome", **{p: f"{p}, s" for p in phases}}
@@ -134,8 +140,7 @@ def _faults(one: Result) -> list[str]:
         lines += [f"Not as shipped: {told}.", ""]
     summary = one.get("summary", {})
     if aims := summary.get("aims"):
-        rows = [{"name": name, **aim} for name, aim in aims.items()]
-        lines += [*table(rows, {"name": "", "aim": "aim", "measured": "measured", "met": "met"}), ""]
+        lines += [*sections.aims(aims), ""]
     rows = [{"name": name, **row} for name, row in summary.get("scenarios", {}).items()]
     return lines + table(
         rows,
@@ -154,6 +159,17 @@ def _faults(one: Result) -> list[str]:
             "seconds.added.max": "longest",
         },
     )
+
+
+def _where_the_time_goes(found: Sequence[Result]) -> list[str]:
+    """Sections of their own: of the newest result of the suite, and of the oldest beside the newest."""
+    oldest, newest = found[0], found[-1]
+    lines = ["## Where the time goes", "", provenance(newest), ""]
+    lines += [*sections.where_the_time_goes(newest, f"{IMAGES}/{sections.PLOT}"), ""]
+    if len(found) > 1:
+        lines += ["## Before and after", "", f"Before: {provenance(oldest)}", ""]
+        lines += [f"After: {provenance(newest)}", "", *sections.before_and_after(oldest, newest), ""]
+    return lines
 
 
 def _scale(one: Result) -> list[str]:
@@ -266,7 +282,7 @@ SECTIONS: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         "From a fault to a productive job",
         "Seconds of each phase from the end of the one before, on a real Slurm cluster "
         "(`bench/recovery.py`). Settings are the shipped ones but for the hang floor (4 s instead of 60 s) "
-        "and the settle window (1 s instead of 2 s).",
+        "and the settle window (1 s instead of 1.5 s).",
         _recovery,
     ),
     "reliability": (
@@ -306,18 +322,21 @@ SECTIONS: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
     "checkpoints": (
         "Checking checkpoints",
         "Directories of many shards; limits: 20,000 shards in 5 s and 150 MB (`bench/checkpoints.py`).",
-        _columns({
+        _with_limits({
             "run": "run", "shards": "shards", "seconds": "s", "megabytes": "MB", "good": "within the limits",
-        }),
+        }, {"megabytes": ("megabytes", "MB")}),
     ),
     "node_sensor": (
         "The node sensor",
         "At rest with eight GPUs (the tests' stub of NVIDIA's library), and 10,000 kernel lines at once; "
         "limits: 1 % of a core and 60 MB (`bench/node_sensor.py`).",
-        _columns({
+        _with_limits({
             "run": "run", "rest_cpu_percent": "at rest, % of a core", "rest_rss_mb": "MB",
             "storm_lines": "lines at once", "storm_seconds": "read in, s", "storm_cpu_seconds": "CPU, s",
             "storm_rss_mb": "MB", "storm_rare_told": "of 3 rare kinds told", "storm_facts": "facts told",
+        }, {
+            "cpu_percent": ("rest_cpu_percent", "at rest, % of a core"),
+            "rss_mb": ("rest_rss_mb", "at rest, MB"),
         }),
     ),
     "prometheus": (

@@ -4,7 +4,7 @@
 
 For a rank crash, a hang and a node loss, each `--runs` times: fault → detected → acted (requeue accepted by
 Slurm) → running → productive, as P50 / P95 / max in seconds, with the raw runs. Settings are the shipped
-defaults, save the hang floor (4 s instead of 60 s) and the settle window (1 s instead of 2 s) of the policy
+defaults, save the hang floor (4 s instead of 60 s) and the settle window (1 s instead of 1.5 s) of the policy
 that the tests use.
 """
 

@@ -14,8 +14,8 @@ from relight.files import write_whole
 KNOWN = "known-rules.json"
 """Under the state directory."""
 DETECTORS = (
-    "log", "silence", "no-progress", "job-end", "launch", "node-loss", "machines", "checkpoints",
-    "kernel", "nvml",
+    "log", "silence", "no-progress", "no-first-step", "job-end", "launch", "node-loss", "machines",
+    "checkpoints", "kernel", "nvml",
 )  # fmt: skip
 """What sees faults, beside signatures and Xids. A node sensor's detectors have the names of their sources."""
 

@@ -1,12 +1,10 @@
 """The sensor's process: who may run, what it is wired to, and an orderly end."""
 
 import asyncio
-import fcntl
 import os
 import signal
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import structlog
 from prometheus_client import start_http_server
@@ -17,10 +15,10 @@ from relight.diagnosis.steplines import with_custom
 from relight.encryption import data_converter
 from relight.scheduler.opening import open_scheduler
 from relight.temporal import connect
+from sensor.lock import only_one
 from sensor.metrics import Metrics
 from sensor.service import Sensor
 from sensor.store import Store
-from sensor.waiting import wait_at_most
 
 log = structlog.get_logger("sensor")
 
@@ -42,7 +40,7 @@ async def run_sensor(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
-    lock = await _only_one(settings.state_dir / "sensor.lock", stop)
+    lock = await only_one(settings.state_dir, stop)
     if lock is None:
         return
     try:
@@ -70,28 +68,6 @@ def _check_policies(settings: Settings) -> None:
             with_custom(policy.step_patterns)
         except ValueError as e:
             raise ConfigError(f"policy {name!r}: {e}") from e
-
-
-async def _only_one(path: Path, stop: asyncio.Event) -> int | None:
-    """Waits until no other sensor uses this state directory. None: stopped meanwhile."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as e:
-        raise ConfigError(f"state_dir {path.parent} cannot be used: {e.strerror}") from e
-    waiting = False
-    while not stop.is_set():
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not waiting:
-                log.warning("another sensor uses this state directory: standing by", lock=str(path))
-            waiting = True
-            await wait_at_most(stop, 1)
-        else:
-            return fd
-    os.close(fd)
-    return None
 
 
 def _serve(metrics: Metrics, address: str) -> Callable[[], None]:

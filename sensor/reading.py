@@ -26,6 +26,8 @@ class Seen:
     """It was there when the watch began."""
     timed: bool
     """`at` compares with times of other files: somebody looked soon after it was written."""
+    written: datetime | None = None
+    """By when it was written, where nobody looked soon after that: when its file was last changed."""
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Reading:
     files: int = 0
     """Files that could be looked at."""
     bytes: int = 0
+    grew: bool = False
+    """Something was written to a file since it was last read; also what was there when the watch began."""
 
 
 class JobLogs:
@@ -106,6 +110,8 @@ class JobLogs:
             if chunk.file_id in failed:
                 continue
             reading.bytes += len(chunk.data)
+            # What is read once more, by a new reader, is nothing new.
+            reading.grew |= bool(chunk.data) and chunk.offset + len(chunk.data) > chunk.resume_at
             try:
                 events = self._events(chunk)
             except Exception as e:
@@ -199,7 +205,8 @@ def _timed(said: list[tuple[list[Event], Chunk]], now: datetime, since: timedelt
                 at = written
             elif chunk.late and isinstance(event, StepLine) and stamp is not None and last is not None:
                 at = min(now, now - (last - stamp))
-            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late))
+            when = written if chunk.late else None
+            seen.append(Seen(event, at, chunk.historic, timed=not chunk.late, written=when))
     return seen
 
 

@@ -20,8 +20,10 @@ from sensor.detect.job_end import as_ended, describe, job_end, when_ended
 from sensor.detect.launch import launch_failure
 from sensor.detect.log_faults import after_it_failed, candidates, has_root, quotes, while_it_runs
 from sensor.detect.machines import machine_faults
-from sensor.detect.no_progress import no_progress, patient
+from sensor.detect.no_first_step import no_first_step
+from sensor.detect.no_progress import no_progress
 from sensor.detect.node_loss import lost_nodes, node_loss
+from sensor.detect.silence import patient
 from sensor.memory import Memory, Requeue
 from sensor.messages import Message, anomaly_message, attempt_message
 from sensor.reading import Reading, Seen
@@ -94,7 +96,7 @@ class JobWatch:
 
     @property
     def is_blind(self) -> bool:
-        """The attempt runs, and no step line of it was ever seen: a hang could not be noticed."""
+        """The attempt runs, and no step line of it was ever seen: only a log that falls silent is noticed."""
         return self.is_running and self.memory.trail.last is None
 
     @property
@@ -132,6 +134,8 @@ class JobWatch:
         messages: list[Message] = []
         for seen in reading.seen:
             self._guard("events", self._hear_event, seen)
+        if reading.grew and self.memory.trail.last is None:
+            self.memory.written_at = reading.began
         self._guard("attempt", self._hear_scheduler, view, now, messages)
         self._guard("launch", self._judge_launch, now, messages)
         self._guard("node-loss", self._judge_nodes, view, now, messages)
@@ -154,8 +158,15 @@ class JobWatch:
     # What was seen
 
     def _hear_event(self, seen: Seen) -> None:
-        if self.memory.trail.add(seen.event, seen.at, timed=seen.timed, historic=seen.historic):
+        memory = self.memory
+        before = memory.trail.last
+        if memory.trail.add(seen.event, seen.at, timed=seen.timed, historic=seen.historic):
+            began = memory.info.start_time if memory.info is not None else None
+            # One log may have several attempts: this one cannot have stood still before it began.
+            memory.step_written = max(seen.written, began or seen.written) if seen.written else None
             self._hear_progress_after_silence()
+        if before is None and memory.trail.last is not None and seen.timed and not seen.historic:
+            memory.first_step, memory.first_step_at = memory.trail.last.step, seen.at
 
     def _hear_progress_after_silence(self) -> None:
         self.memory.hang_told = 0
@@ -191,6 +202,7 @@ class JobWatch:
         if info.state is JobState.RUNNING and not info.completing:
             memory.nodes = info.nodes or memory.nodes
             memory.running_since = memory.running_since or now
+            memory.began_at = memory.began_at or _began(info, now)
             if not memory.started_told:
                 memory.started_told = True
                 began = info.start_time or now
@@ -216,6 +228,8 @@ class JobWatch:
         began, before = info.start_time, memory.trail
         if began is not None and not memory.end_told:
             began += timedelta(seconds=1)
+        if began is not None and memory.first_step_at is not None and memory.first_step_at > began:
+            memory.first_step_at = None  # the new attempt's: the old one never made one
         memory.begin_attempt(seen)
         if began is not None:
             memory.trail.take_over(before, began)
@@ -337,9 +351,7 @@ class JobWatch:
             return
         if reading.behind or not reading.files or candidates(memory):
             return
-        if memory.trail.step_file in reading.troubles:
-            return
-        anomaly = no_progress(memory, patient(self.job), self.attempt, view.nodes, now)
+        anomaly = self._silence(reading, view, now)
         if anomaly is not None:
             memory.silence_told = True
             memory.hang_told += 1
@@ -348,6 +360,18 @@ class JobWatch:
             where = (memory.nodes, self.tasks_per_node)
             said = while_it_runs(memory, self.attempt, *where, now, silence=silence)
             messages += [anomaly_message(a) for a in said if a.detector not in SILENCE_DETECTORS]
+
+    def _silence(self, reading: Reading, view: View, now: datetime) -> Anomaly | None:
+        """The silence before or after the first step; a log that cannot be read may have gone on."""
+        memory, policy = self.memory, patient(self.job)
+        if memory.trail.last is not None:
+            if memory.trail.step_file in reading.troubles:
+                return None
+            return no_progress(memory, policy, self.attempt, view.nodes, now)
+        if reading.troubles:
+            return None
+        where = next(iter(self.log_patterns), "")
+        return no_first_step(memory, policy, self.attempt, view.nodes, where, now)
 
     def _with_context(self, anomaly: Anomaly) -> Anomaly:
         """Quotes what else the logs said since the last progress."""
@@ -395,6 +419,11 @@ class JobWatch:
             exit_code=exit_code,
             nodes=nodes,
         )
+
+
+def _began(info: JobInfo, now: datetime) -> datetime:
+    """When the attempt began to run, as the scheduler says; by its clock, so no later than it is seen to."""
+    return min(now, info.start_time) if info.start_time is not None else now
 
 
 def progress_interval(age: timedelta) -> timedelta:

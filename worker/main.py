@@ -12,6 +12,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 
 import activities
 from relight.addresses import listening
+from relight.bytecode import why_compiled_anew
 from relight.config import ConfigError, Settings
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SchedulerUnreachable
@@ -55,6 +56,8 @@ async def run_worker(settings: Settings) -> None:
         log.info(
             "the scheduler answers", scheduler=version.name, version=version.version, cluster=version.cluster
         )
+    if slow := why_compiled_anew():
+        log.warning("workflows are compiled for each execution", why=slow)
     await asyncio.to_thread(activities.warm_up)
     async with make_worker(client, scheduler, settings):
         log.info("the worker serves", task_queue=settings.task_queue, namespace=client.namespace)

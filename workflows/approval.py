@@ -26,6 +26,8 @@ class Approval:
         """Who approved the present plan so far, in order."""
         self.decision: Decision | None = None
         """The answer to the present question, with the digest filled in; None while it is not complete."""
+        self.last_decision = ""
+        """The last complete decision, in words; empty: there was none."""
         self.approved_digest = ""
         self.approved_by = ""
 
@@ -59,14 +61,13 @@ class Approval:
     def refusal(self, decision: Decision) -> str:
         """Why a decision cannot be taken now; empty when it can."""
         if self.plan is None:
-            return "no plan is waiting for a decision"
+            late = f": {self.last_decision}" if self.last_decision else ""
+            return f"no plan is waiting for a decision{late}"
         digest = self.plan.digest
         if decision.plan_digest and decision.plan_digest != digest:
             return f"the decision is about plan {decision.plan_digest}, but plan {digest} is shown"
         if self.decision is not None:
-            word = "approved" if self.decision.approved else "rejected"
-            who = " and ".join(self.approvals) if self.decision.approved else self.decision.by
-            return f"plan {digest} has been {word} by {who or 'somebody'} already"
+            return f"{self.last_decision or f'plan {digest} was decided on'} already"
         return self._wrong_person(decision)
 
     def _wrong_person(self, decision: Decision) -> str:
@@ -80,18 +81,20 @@ class Approval:
             return f"{decision.by} has approved it already: somebody else must approve too"
         return ""
 
-    def take(self, decision: Decision) -> str:
-        """Records a decision. Returns why it was refused; empty when it counts."""
+    def take(self, decision: Decision, at: datetime) -> str:
+        """Records a decision of this time. Returns why it was refused; empty when it counts."""
         refusal = self.refusal(decision)
         if refusal or self.plan is None:
             return refusal
         named = decision.model_copy(update={"plan_digest": self.plan.digest})
-        if not decision.approved:
-            self.decision = named
-            return ""
-        self.approvals = (*self.approvals, decision.by or "somebody")
-        if len(self.approvals) >= self.needed:
-            self.decision = named
+        who, word = decision.by or "somebody", "rejected"
+        if decision.approved:
+            self.approvals = (*self.approvals, who)
+            who, word = " and ".join(self.approvals), "approved"
+            if len(self.approvals) < self.needed:
+                return ""
+        self.decision = named
+        self.last_decision = f"plan {named.plan_digest} was {word} by {who} at {at:%Y-%m-%d %H:%M:%S} UTC"
         return ""
 
     def still_wanted(self) -> str:

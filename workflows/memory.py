@@ -213,11 +213,15 @@ class Memory:
         if how is Relation.NEWER and record is None:
             self._adopt(anomaly.attempt, (), now)
         self._put(anomaly)
+        if record is not None and anomaly.symptom is Symptom.HANG:
+            # The recovery waits for steps that will not come: it must hear of it, too.
+            self._forward(record, "report_anomaly", anomaly)
         self._settle(now)
 
     def _is_declined(self, anomaly: Anomaly) -> bool:
         """A hang that goes on is reported again; a person who said no to it is not asked again."""
-        step = anomaly.progress.step if anomaly.progress is not None else None
+        progress = anomaly.progress or self._progress_for(anomaly.occurred_at)
+        step = progress.step if progress is not None else None
         return anomaly.symptom is Symptom.HANG and any(
             r.outcome is not None
             and r.outcome.outcome in {Outcome.REJECTED, Outcome.EXPIRED}
@@ -407,16 +411,16 @@ class Memory:
         anomalies = self._of_this_attempt()
         diagnosis = diagnose(anomalies, self.job)
         if diagnosis.progress is None:
-            diagnosis = diagnosis.model_copy(update={"progress": self._progress_for(diagnosis)})
+            diagnosis = diagnosis.model_copy(update={"progress": self._progress_for(diagnosis.occurred_at)})
         return diagnosis, anomalies
 
-    def _progress_for(self, diagnosis: Diagnosis) -> Progress | None:
+    def _progress_for(self, occurred: datetime) -> Progress | None:
         """Where training stood: an attempt that printed no step failed to pass the furthest earlier one."""
         if self.state.progress is not None:
             return self.state.progress
         if self.state.furthest_step is None:
             return None
-        return Progress(step=self.state.furthest_step, at=diagnosis.occurred_at)
+        return Progress(step=self.state.furthest_step, at=occurred)
 
     def set_aside(self, diagnosis: Diagnosis, now: datetime) -> None:
         """Empties the inbox of a diagnosis that needs no recovery; what people may want to know is kept."""
@@ -485,10 +489,28 @@ class Memory:
             # A hang that goes on was none: its recovery must hear of it.
             if how is Relation.SAME and record.symptom is Symptom.HANG:
                 self._forward(record, "report_attempt", report)
+            elif how is not Relation.SAME:
+                self._keep_for_later(report)
             return
         if how is Relation.NEWER:
             self._adopt(report.attempt, (), now)
         self._note_progress(progress)
+
+    def _keep_for_later(self, report: AttemptReport) -> None:
+        """The attempt that a recovery has started trains already: what it told counts once it is adopted.
+
+        The sensor tells of its first step at once, and of the next ones much later.
+        """
+        known = self.state.ahead
+        if known is None or report.at >= known.at:
+            self._set(ahead=report)
+
+    def _take_up_progress(self) -> None:
+        """Takes over what the current attempt told while a recovery was open."""
+        ahead = self.state.ahead
+        if ahead is not None and ahead.progress is not None and self._is_current(ahead.attempt):
+            self._set(ahead=None)
+            self._note_progress(ahead.progress)
 
     def _note_progress(self, progress: Progress) -> None:
         if self.state.progress is None or progress.at >= self.state.progress.at:
@@ -555,6 +577,7 @@ class Memory:
             settle_until=None,
             unknown_polls=0,
         )
+        self._take_up_progress()
         self._settle(now)
 
     def _refresh(self, report: AttemptReport) -> None:

@@ -53,8 +53,8 @@ with workflow.unsafe.imports_passed_through():
         VerifyInput,
         VerifyResult,
     )
-    from relight.diagnosis.verdict import diagnose
-    from relight.policy.attempts import same_execution, step_back
+    from relight.diagnosis.verdict import diagnose, hangs_at_its_start
+    from relight.policy.attempts import Relation, relation, same_execution, step_back
     from relight.policy.gates import cool_down_until
     from relight.policy.notices import plan_waits, recovery_ended
     from relight.policy.plan import explained_by_loss, make_plan, names, nodes_to_exclude
@@ -131,6 +131,8 @@ class RecoveryWorkflow:
         """Training diverged in this recovery's own attempt, after it resumed from here."""
         self._forgotten = 0
         """So often the scheduler has forgotten what it accepted."""
+        self._hang_after: Anomaly | None = None
+        """A later attempt has fallen silent."""
         self._stopped_again = False
         """The new attempt was ended, since it did not resume as it should."""
         self._times = Timeline(occurred=self._diagnosis.occurred_at, detected=self._diagnosis.detected_at)
@@ -218,6 +220,9 @@ class RecoveryWorkflow:
         anomaly = read(Anomaly, payload)
         if anomaly is None or any(a.anomaly_id == anomaly.anomaly_id for a in self._anomalies):
             return
+        if relation(self._failed, anomaly.attempt) in (Relation.NEWER, Relation.OTHER):
+            self._hang_after = anomaly
+            return
         self._anomalies = [*self._anomalies, anomaly][-MAX_ANOMALIES:]
         self._note(f"late evidence: {anomaly.symptom.value}, {anomaly.cause.value}")
         if self._drained is None and self._start.anomalies:
@@ -241,6 +246,7 @@ class RecoveryWorkflow:
             approved_by=self._approval.approved_by,
             approvals=self._approval.approvals,
             approvals_needed=self._approval.needed,
+            last_decision=self._approval.last_decision,
             **self._permit.status(),
         )
 
@@ -483,7 +489,7 @@ class RecoveryWorkflow:
         return running
 
     async def _verify_resume(self, running: RunningResult) -> VerifyResult:
-        verified = await runbook.verify_resume(self._verify_input(running.attempt))
+        verified = await self._unless_it_hangs(running.attempt, self._verify_input(running.attempt))
         self._verified = verified
         self._note(f"verify_resume: {verified.verdict}, {verified.summary}")
         if verified.verdict != "resumed":
@@ -492,6 +498,27 @@ class RecoveryWorkflow:
         if failed_at is None or (verified.passed_step or 0) > failed_at or verified.verdict == "resumed":
             self._mark(productive=verified.at or workflow.now())
         return verified
+
+    async def _unless_it_hangs(self, attempt: Attempt, message: VerifyInput) -> VerifyResult:
+        """The verdict of `verify_resume`.
+
+        Raises:
+            Ended: a sensor says that the new attempt hangs; the next recovery finds out whether it does.
+        """
+        step = asyncio.create_task(runbook.verify_resume(message))
+
+        def hang() -> Anomaly | None:
+            told = self._hang_after
+            return told if told is not None and same_execution(attempt, told.attempt) else None
+
+        try:
+            await workflow.wait_condition(lambda: step.done() or hang() is not None)
+            if not step.done() and (told := hang()) is not None:
+                said = told.evidence[0].text if told.evidence else told.says
+                raise Ended(Outcome.FAILED_AGAIN, clip(f"the new attempt hangs, too: {said}"))
+            return await step
+        finally:
+            step.cancel()  # of one that is done this does nothing
 
     async def _did_not_resume(self, running: RunningResult, verified: VerifyResult) -> None:
         """Does what policy says of this verdict; returns if it is accepted."""
@@ -668,15 +695,17 @@ class RecoveryWorkflow:
         return None
 
     def _went_on(self, report: AttemptReport) -> bool:
-        """A hang that makes progress is none."""
+        """A hang that makes progress is none: a further step, or any step of one that had made none yet."""
         before = self._diagnosis.progress
         return (
             self._diagnosis.symptom is Symptom.HANG
             and report.event is AttemptEvent.PROGRESS
             and same_execution(self._failed, report.attempt)
             and report.progress is not None
-            and before is not None
-            and report.progress.step > before.step
+            and (
+                hangs_at_its_start(self._diagnosis)
+                or (before is not None and report.progress.step > before.step)
+            )
         )
 
     def _adopts(self) -> bool:
@@ -783,7 +812,7 @@ class RecoveryWorkflow:
     def _take(self, decision: Decision) -> DecisionResult:
         word = "approved" if decision.approved else "rejected"
         who = decision.by or "somebody"
-        refusal = self._refusal(decision) or self._approval.take(decision)
+        refusal = self._refusal(decision) or self._approval.take(decision, workflow.now())
         if refusal:
             self._note(f"refused: {word} by {who}: {refusal}")
             return DecisionResult(accepted=False, message=refusal, recovery_id=workflow.info().workflow_id)

@@ -51,7 +51,7 @@ _FINAL = [ATTEMPT_CHANGED, REFUSED, RESUME_FAILED, TOO_FEW_NODES, NO_CHECKPOINT]
 
 _POLL = RetryPolicy(
     initial_interval=timedelta(milliseconds=300),
-    backoff_coefficient=1.3,
+    backoff_coefficient=1.15,  # what is seen late is at most a seventh of the wait
     maximum_interval=timedelta(seconds=15),
     non_retryable_error_types=_FINAL,
 )

@@ -6,12 +6,12 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
+from bench.faults.history import read_recovery, when_told
 from bench.faults.inject import Scene
-from bench.faults.record import Recovery, StepTime
+from bench.faults.record import Recovery
 from bench.faults.scenarios import Ending, Scenario
 from relight.contracts import Outcome
 from relight.contracts.messages import MonitorStatus, RecoveryRecord, RecoveryStatus
@@ -126,12 +126,21 @@ class Follower:
             if record.outcome is None:
                 status = await answer(handle.query("status", result_type=RecoveryStatus), None)
                 state = status.state if status is not None else "?"
+            noted = read_recovery([event async for event in handle.fetch_history_events()])
+            told = None
+            if noted.parent is not None and record.outcome is not None:
+                monitor = client.get_workflow_handle(noted.parent.workflow, run_id=noted.parent.run)
+                events = [event async for event in monitor.fetch_history_events()]
+                told = when_told(events, noted.parent.event, record.outcome.times.detected)
             found.append(
                 Recovery(
                     recovery_id=record.recovery_id,
                     outcome=record.outcome,
                     state=state,
-                    steps=await step_times(handle),
+                    told=told,
+                    began=noted.began,
+                    permit=noted.permit,
+                    steps=noted.steps,
                 )
             )
         return tuple(found)
@@ -143,26 +152,3 @@ async def answer(question: Awaitable[T], otherwise: T | None) -> T | None:
         return await asyncio.wait_for(question, 10)
     except (RPCError, WorkflowQueryFailedError, TimeoutError):
         return otherwise
-
-
-async def step_times(handle: WorkflowHandle[Any, Any]) -> tuple[StepTime, ...]:
-    """When each activity of a workflow was asked for, and when it ended."""
-    asked: dict[int, tuple[str, datetime]] = {}
-    times = []
-    async for event in handle.fetch_history_events():
-        at = event.event_time.ToDatetime(UTC)
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            name = event.activity_task_scheduled_event_attributes.activity_type.name
-            asked[event.event_id] = (name, at)
-        elif event.event_type in _ENDS:
-            name, scheduled = asked[getattr(event, _ENDS[event.event_type]).scheduled_event_id]
-            times.append(StepTime(step=name, scheduled=scheduled, ended=at))
-    return tuple(times)
-
-
-_ENDS: dict[int, str] = {
-    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
-}

@@ -91,6 +91,13 @@ async def hang_at_start(scene: Scene, _: str) -> Fault:
     return Fault(now(), scene.victim)
 
 
+async def hang_at_restart(scene: Scene, _: str) -> Fault:
+    """A rank raises, and in the attempt that follows it stops before the first step."""
+    fault = await order(scene, "exception")
+    (scene.training.dir / "fault.json").write_text(json.dumps({"kind": "hang", "step": 0, "rank": RANK}))
+    return fault
+
+
 async def disk_full(scene: Scene, _: str) -> Fault:
     """Fills the file system of the checkpoints."""
     ballast = os.open(scene.training.dir / "checkpoints" / "ballast", os.O_WRONLY | os.O_CREAT)
@@ -266,9 +273,9 @@ async def worker_kill(scene: Scene, _: str) -> Fault:
 INJECTORS: dict[str, Callable[[Scene, str], Awaitable[Fault]]] = {
     injector.__name__: injector
     for injector in (
-        order, nothing, hang_at_start, disk_full, cut_checkpoint, bad_pointer, xid, node_loss, node_frozen,
-        bad_node, prolog, launch, preemption, time_limit, scancel, slurmctld_restart, sensor_restart,
-        worker_kill,
+        order, nothing, hang_at_start, hang_at_restart, disk_full, cut_checkpoint, bad_pointer, xid,
+        node_loss, node_frozen, bad_node, prolog, launch, preemption, time_limit, scancel,
+        slurmctld_restart, sensor_restart, worker_kill,
     )
 }  # fmt: skip
 

@@ -94,7 +94,9 @@ def _blames(scenario: Scenario, run: Run) -> bool:
     match scenario.blame:
         case Blame.NONE:
             return not blamed
-        case Blame.VICTIM:
+        case Blame.VICTIM_IF_AGAIN if run.restarts < ATTEMPTS:
+            return blamed <= {run.victim}
+        case Blame.VICTIM | Blame.VICTIM_IF_AGAIN:
             return blamed == {run.victim}
         case Blame.EITHER:
             return blamed <= {run.victim}

@@ -16,6 +16,19 @@ class StepTime(BaseModel):
 
     step: str
     scheduled: UtcDatetime
+    started: UtcDatetime | None = None
+    """A worker began its last try; None: none did, or it was not noted (results before 2026-12-03)."""
+    tries: int = 0
+    """So often a worker began it; 0: as above."""
+    ended: UtcDatetime
+
+
+class Span(BaseModel):
+    """A wait."""
+
+    model_config = ConfigDict(frozen=True)
+
+    began: UtcDatetime
     ended: UtcDatetime
 
 
@@ -29,6 +42,12 @@ class Recovery(BaseModel):
     """None: it was still open when the suite looked last."""
     state: str = ""
     """Of an open one."""
+    told: UtcDatetime | None = None
+    """The sensor's word of the fault reached the monitor; None: it did not, or it was not noted."""
+    began: UtcDatetime | None = None
+    """The recovery's workflow started; None: it was not noted (results before 2026-12-03)."""
+    permit: Span | None = None
+    """From the first question to the guard until it said yes; None: it did not, or it was not noted."""
     steps: tuple[StepTime, ...] = ()
 
     def seconds(self, step: str) -> float:
@@ -62,6 +81,9 @@ class Run(BaseModel):
     asked_at: UtcDatetime | None = None
     """A plan waited for a person."""
     approved_at: UtcDatetime | None = None
+    first_steps: tuple[UtcDatetime, ...] = ()
+    """The end of the first step of each attempt, as the training noted it; none in results before
+    2026-12-03."""
     restarts: int = 0
     """As Slurm counts them."""
     job_state: str = ""

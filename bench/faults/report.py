@@ -7,7 +7,7 @@ from typing import Any
 from bench.faults.judge import Times, judge, times
 from bench.faults.record import Run
 from bench.faults.scenarios import BY_NAME, RECOVERABLE, SCENARIOS, Ending, Group
-from bench.faults.stage import HANG_FLOOR, STEP_SECONDS
+from bench.faults.stage import HANG_FLOOR, START_FLOOR, STEP_SECONDS
 from bench.scale.fit import quantile
 
 PHASES = ("detected", "acted", "running", "productive", "total", "added", "slurm")
@@ -119,13 +119,33 @@ def _met(name: str, value: float | None, aim: float) -> bool | None:
     return value >= aim if name.endswith("share") else value <= aim
 
 
+def in_words(name: str, aim: Mapping[str, Any]) -> str:
+    """Whether an aim was met, and by how much: `MISSED by 5.07 s (169% more)`, `met, 0.71 s to spare`.
+
+    Args:
+        name: a key of `AIMS`.
+        aim: its `aim`, `measured` and `met`.
+    """
+    if aim["met"] is None:
+        return "not measured"
+    off = round(abs(aim["measured"] - aim["aim"]), 3)
+    if name.endswith("share"):
+        amount = f"{off * 100:.1f} percentage points"
+    else:
+        amount = f"{off:g} an hour" if name.endswith("hour") else f"{off:.2f} s"
+    if aim["met"]:
+        return f"met, {amount} to spare" if off else "met"
+    more = f" ({off / aim['aim']:.0%} more)" if amount.endswith(" s") else ""
+    return f"MISSED by {amount}{more}"
+
+
 def page(summary: Mapping[str, Any]) -> str:
     """The summary for people."""
     lines = [
         f"{summary['runs']} runs ({summary['spoiled_by_the_suite']} more were spoiled by the suite itself), "
         f"{summary['healthy_hours']} h of healthy training, {len(summary['false_alarms'])} false alarms",
-        f"hang floor {HANG_FLOOR:.0f} s, a step {STEP_SECONDS} s; a job starts in "
-        f"{summary['job_start_seconds'].get('P50')} s (P50); load {summary['load']}",
+        f"hang floor {HANG_FLOOR:.0f} s, start floor {START_FLOOR:.0f} s, a step {STEP_SECONDS} s; "
+        f"a job starts in {summary['job_start_seconds'].get('P50')} s (P50); load {summary['load']}",
         "",
         f"{'scenario':22} {'expected':10} {'found':>6} {'cause':>6} {'node':>6} {'action':>6} {'well':>6} "
         f"{'wasted':>6}  detected P50/max  added P50/max  slurm P50  total P50 (s)",
@@ -140,9 +160,8 @@ def page(summary: Mapping[str, Any]) -> str:
         )
     lines += ["", f"{'aim':50} {'at':>7} {'measured':>9}"]
     for name, aim in summary["aims"].items():
-        mark = {True: "met", False: "MISSED", None: "not measured"}[aim["met"]]
         shown = "" if aim["measured"] is None else aim["measured"]
-        lines.append(f"{name:50} {aim['aim']:>7} {shown:>9}  {mark}")
+        lines.append(f"{name:50} {aim['aim']:>7} {shown:>9}  {in_words(name, aim)}")
     return "\n".join(lines)
 
 

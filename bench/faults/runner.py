@@ -7,13 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from bench.faults.follow import Follower
 from bench.faults.inject import INJECTORS, Scene, node_sensors
 from bench.faults.plan import Due
 from bench.faults.record import Run
 from bench.faults.scenarios import BY_NAME, Ending, Scenario, Start
-from bench.faults.stage import Stage
+from bench.faults.stage import STARTS_FILE, Stage
 from relight.contracts import Outcome
 from tests.slurm.cluster import ClusterError
 
@@ -84,6 +85,7 @@ async def _play(run: Run, scene: Scene, scenario: Scenario, touched: set[str], h
             "recoveries": recoveries,
             "asked_at": follower.asked_at,
             "approved_at": follower.approved_at,
+            "first_steps": first_steps(training.dir),
             "restarts": int(job["Restarts"]),
             "job_state": f"{job['JobState']} {job['Reason']}",
             "last_step": training.last_step(),
@@ -96,6 +98,13 @@ async def _play(run: Run, scene: Scene, scenario: Scenario, touched: set[str], h
     )
     good = any(o.outcome is Outcome.RESUMED for o in run.outcomes)
     return run if good else run.model_copy(update={"log_tail": log_tail(scene)})
+
+
+def first_steps(directory: Path) -> tuple[datetime, ...]:
+    """When each attempt of the training in this directory was through its first step."""
+    noted = directory / STARTS_FILE
+    lines = noted.read_text().split() if noted.exists() else []
+    return tuple(datetime.fromtimestamp(float(line), UTC) for line in lines)
 
 
 def log_tail(scene: Scene) -> str:

@@ -30,6 +30,8 @@ class Blame(StrEnum):
 
     NONE = "none"
     VICTIM = "the victim"
+    VICTIM_IF_AGAIN = "the victim, where a second attempt met it"
+    """Slurm may start the job elsewhere at once: one failure alone blames nobody."""
     EITHER = "the victim or none"
     """The evidence leaves it open; any other node would be wrong."""
 
@@ -125,7 +127,12 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "hang-at-start", "a rank stops before the first step of its attempt", "hang_at_start", Ending.RESUMED,
-        (Cause.UNKNOWN, Cause.USER_CODE), start=Start.HELD, patience=90,
+        (Cause.UNKNOWN, Cause.USER_CODE), start=Start.HELD,
+    ),
+    Scenario(
+        "hang-at-restart", "a rank raises, and stops before the first step of the attempt that follows",
+        "hang_at_restart", Ending.RESUMED, (Cause.DATA_LOADER, Cause.UNKNOWN, Cause.USER_CODE),
+        wasted=1, patience=240,
     ),
     Scenario(
         "slow-rank", "a rank takes eight times as long for a step", "order:slow", Ending.NOTICED,
@@ -181,7 +188,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "bad-node", "whatever starts on one node is killed after 2 s", "bad_node", Ending.RESUMED,
-        (Cause.UNKNOWN, Cause.HOST_OOM, Cause.NODE_FAILURE), _ANY_RESTART, Blame.VICTIM, wasted=1,
+        (Cause.UNKNOWN, Cause.HOST_OOM, Cause.NODE_FAILURE), _ANY_RESTART, Blame.VICTIM_IF_AGAIN,
+        wasted=1,
     ),
     *(
         Scenario(

@@ -13,16 +13,21 @@ from tests.integration.lab import ROOT, Lab, Training
 from tests.slurm.cluster import SlurmCluster
 
 TRAINING = Path(__file__).with_name("training.py")
+STARTS_FILE = "first-steps"
+"""Where `training.py` notes when each attempt was through its first step."""
 NODES = 8
 NODES_OF_A_JOB = 2
 STEP_SECONDS = 0.25
 HANG_FLOOR = 4.0
+START_FLOOR = 40.0
+"""Seconds: nothing is printed while PyTorch is loaded, which takes up to half a minute on a busy machine."""
 SLURMD_TIMEOUT = 5
 
 TOP = 'mode = "act"\n'
 MORE = f"""
 [policies.faults]
 hang_floor = "{HANG_FLOOR:.0f}s"
+start_floor = "{START_FLOOR:.0f}s"
 steer = "move_aside"
 
 [guard_limits]
@@ -36,15 +41,17 @@ incident_jobs = 0
 DIFFERS = {
     "mode": "act (shipped: observe)",
     "hang_floor": f"{HANG_FLOOR:.0f} s (shipped: 60 s)",
+    "start_floor": f"{START_FLOOR:.0f} s (shipped: 30 min)",
     "steer": "move_aside (shipped: leave, which asks a person)",
     "guard_limits": "raised, and no incidents: the suite makes more faults in an hour than a cluster has",
     "Slurm": f"SlurmdTimeout={SLURMD_TIMEOUT} (Slurm: 300), KillWait=2 (30), cred_expire=5 (120)",
 }
 """What is not as shipped, or not as usual."""
 
+# PYTHONSAFEPATH: beside the script, which would come first on its path, `profile` is not the library's.
 JOB = """#!/bin/bash
 #SBATCH --job-name=train --open-mode=append --requeue
-export PYTHONPATH={root} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+export PYTHONPATH={root} PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 export MASTER_PORT=$((12000 + ({ports} + SLURM_JOB_ID * 20 + ${{SLURM_RESTART_COUNT:-0}}) % 7000))
 srun --kill-on-bad-exit=1 --unbuffered bash -c '
 if [ -e {bad}.$SLURM_JOB_ID.$SLURMD_NODENAME ]; then (sleep 2; kill -9 $$) & fi

@@ -10,6 +10,8 @@ most people's scripts.
 `DIR/fault.json` (`{"kind": ..., "step": ..., "rank": ..., "always": ...}`) orders a fault: once, or in every
 attempt. What it raises is what the libraries raise; only CUDA's errors are raised here by themselves, with
 PyTorch's words, since there is no GPU.
+
+Each attempt adds a line to `DIR/first-steps`: when it was through its first step, in seconds since 1970.
 """
 
 import argparse
@@ -154,7 +156,7 @@ def train(options: argparse.Namespace) -> None:
     model = nn.Sequential(nn.Linear(WIDTH, 256), nn.GELU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     step, slow = load(directory, model, optimizer, rank), False
-    parallel = DistributedDataParallel(model)
+    parallel, is_first = DistributedDataParallel(model), rank == 0
     while step < options.steps:
         step += 1
         began = time.monotonic()
@@ -170,6 +172,10 @@ def train(options: argparse.Namespace) -> None:
         whole = loss.detach().clone()
         dist.all_reduce(whole, op=dist.ReduceOp.SUM)
         mean = whole.item() / dist.get_world_size()
+        if is_first:  # the log's times have whole seconds only
+            with (options.dir / "first-steps").open("a") as first_steps:
+                first_steps.write(f"{time.time()}\n")
+            is_first = False
         if rank == 0:
             say(
                 f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] iteration {step:8d}/{options.steps:7d} | "

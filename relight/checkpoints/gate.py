@@ -12,7 +12,7 @@ from relight.checkpoints.layouts import LAYOUTS, OTHER_NAMES
 from relight.checkpoints.layouts.base import Candidate, Kind, Layout, Problem, Structure
 from relight.checkpoints.layouts.described import Described
 from relight.checkpoints.remote import FsspecStore
-from relight.checkpoints.report import CheckpointError, CheckpointState, Report, State
+from relight.checkpoints.report import CheckpointError, CheckpointState, Report, State, WronglyAsked
 from relight.checkpoints.stores import LocalStore, Store
 from relight.checkpoints.tree import Tree, newest
 from relight.contracts.outcome import CheckpointRef
@@ -47,7 +47,8 @@ def inspect(
         before: only usable checkpoints older than this one count for `enough`.
 
     Raises:
-        CheckpointError: the directory is missing or unreadable, or there is no layout of that name.
+        WronglyAsked: there is no such directory, or no layout of that name.
+        CheckpointError: the directory cannot be read, or not in this time.
     """
     store = open_store(root)
     return inspect_store(store, layout=layout, deep=deep, budget=budget, enough=enough, before=before)
@@ -57,7 +58,7 @@ def open_store(root: Path | str) -> Store:
     """The store for a path, or for an address such as `s3://bucket/run`.
 
     Raises:
-        CheckpointError: there can be none.
+        WronglyAsked: there can be none.
     """
     if isinstance(root, str) and "://" in root:
         return FsspecStore(root)
@@ -100,7 +101,7 @@ def layout_named(name: str | CheckpointLayout) -> Layout:
     """The layout of this name, or the one that the framework of this name uses, or the one described.
 
     Raises:
-        CheckpointError: there is none.
+        WronglyAsked: there is none.
     """
     if isinstance(name, CheckpointLayout):
         return Described(name)
@@ -108,7 +109,7 @@ def layout_named(name: str | CheckpointLayout) -> Layout:
     layout = known.get(OTHER_NAMES.get(name, name))
     if layout is None:
         names = ", ".join(sorted([*known, *OTHER_NAMES]))
-        raise CheckpointError(f"there is no layout {name!r}; known layouts: {names}")
+        raise WronglyAsked(f"there is no layout {name!r}; known layouts: {names}")
     return layout
 
 

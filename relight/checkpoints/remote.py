@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from relight.checkpoints.budget import Budget
-from relight.checkpoints.report import CheckpointError
+from relight.checkpoints.report import CheckpointError, WronglyAsked
 from relight.checkpoints.stores import MAX_FILES, UnreadableError
 from relight.checkpoints.tree import File, Tree
 
@@ -21,19 +21,19 @@ class FsspecStore:
         """Opens the file system.
 
         Raises:
-            CheckpointError: fsspec or the file system's package is not installed, or the address is wrong.
+            WronglyAsked: fsspec or the file system's package is not installed, or the address is wrong.
         """
         self.root = url
         try:
             fsspec = import_module("fsspec.core")
         except ImportError as error:
-            raise CheckpointError(
+            raise WronglyAsked(
                 f"{url} needs fsspec: install `fsspec` and the package for its protocol (s3fs, gcsfs, adlfs)"
             ) from error
         try:
             self._fs, path = fsspec.url_to_fs(url)
         except (ImportError, ValueError, OSError) as error:
-            raise CheckpointError(f"cannot open {url}: {error}") from error
+            raise WronglyAsked(f"cannot open {url}: {error}") from error
         self._path = str(path).rstrip("/")
         self._sizes: dict[str, int] = {}
 
@@ -42,7 +42,7 @@ class FsspecStore:
         try:
             found: dict[str, dict[str, Any]] = self._fs.find(self._path, detail=True)
             if not found and not self._fs.isdir(self._path):
-                raise CheckpointError(f"cannot read {self.root}: there is no such directory")
+                raise WronglyAsked(f"cannot read {self.root}: there is no such directory")
         except CheckpointError:
             raise
         except Exception as error:  # each file system raises errors of its own library

@@ -4,6 +4,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from relight.contracts.base import CleanText, Model, UtcDatetime
+from relight.errors import WrongRequestError
 
 
 class CheckpointError(Exception):
@@ -11,6 +12,10 @@ class CheckpointError(Exception):
 
     A damaged checkpoint is never an error: the report says so.
     """
+
+
+class WronglyAsked(CheckpointError, WrongRequestError):
+    """There is no such directory, layout, listing or file system: whoever asks must ask for another."""
 
 
 class State(StrEnum):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from relight.checkpoints.budget import Budget
-from relight.checkpoints.report import CheckpointError
+from relight.checkpoints.report import CheckpointError, WronglyAsked
 from relight.checkpoints.tree import File, Tree
 
 MAX_FILES = 2_000_000
@@ -45,7 +45,8 @@ class Store(Protocol):
         """Everything under the root, asked once.
 
         Raises:
-            CheckpointError: the root is missing, no directory, unreadable or far too large.
+            WronglyAsked: the root is missing, or no directory.
+            CheckpointError: it is unreadable or far too large.
             OverBudgetError: the time is used up.
         """
         ...
@@ -74,6 +75,8 @@ class LocalStore:
         scan = _Scan(self.root, budget)
         try:
             scan.look_into("")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise WronglyAsked(f"cannot read {self.root}: {error.strerror}") from error
         except OSError as error:
             raise CheckpointError(f"cannot read {self.root}: {error.strerror}") from error
         while scan.queue:
@@ -214,14 +217,14 @@ class ListingStore:
         """Reads one JSON object with `root`, `files` (path, size, mtime) and `contents`.
 
         Raises:
-            CheckpointError: it is not such an object.
+            WronglyAsked: it is not such an object.
         """
         try:
             data: Any = json.loads(text)
             return cls(Listing.model_validate(data))
         except (ValueError, RecursionError) as error:
             detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise CheckpointError(f"not a listing of a checkpoint directory: {detail}") from error
+            raise WronglyAsked(f"not a listing of a checkpoint directory: {detail}") from error
 
     def scan(self, budget: Budget) -> Tree:
         """See `Store.scan`."""

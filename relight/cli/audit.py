@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from temporalio.client import WorkflowHistory
+from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
 
 from relight.audit.decoding import fetch_history
 from relight.audit.events import UnreadableHistory
@@ -119,7 +120,7 @@ def verify(
                 raise CommandError(f"{history} holds no history: {error}", ExitCode.USAGE) from error
         else:
             client = await invocation(ctx).client()
-            recorded = await fetch_history(client, recovery)
+            recorded = await _recorded(client, recovery)
         return await verify_history(recorded)
 
     try:
@@ -138,6 +139,24 @@ def verify(
         out.print(f"{view.recovery_id}: {'verified' if view.same else 'NOT verified'}")
     if not view.same:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+async def _recorded(client: Client, recovery: str) -> WorkflowHistory:
+    """The history of a recovery, which only Temporal has.
+
+    Raises:
+        CommandError: it knows none of this id.
+    """
+    try:
+        return await fetch_history(client, recovery)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise CommandError(
+            f"Temporal knows no recovery {recovery}: `relight audit JOB` tells those of a job; "
+            "of one that Temporal has forgotten, name a saved history with --history",
+            ExitCode.NOT_FOUND,
+        ) from error
 
 
 @app.command("check-archive")

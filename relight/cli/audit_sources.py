@@ -75,6 +75,16 @@ async def recoveries_since(
     return Recoveries(_in_order([*found.values()]), len(found) - len(read), tuple(unreadable))
 
 
+def real(audits: tuple[RecoveryAudit, ...]) -> tuple[RecoveryAudit, ...]:
+    """Without those of jobs that `relight simulate` made."""
+    return tuple(audit for audit in audits if not audit.job.simulated)
+
+
+def told_left_out(count: int) -> str:
+    """In words, that simulated recoveries do not count."""
+    return f"{count} simulated {'recovery is' if count == 1 else 'recoveries are'} left out"
+
+
 async def _from_temporal(
     client: Client, settings: Settings, begin: datetime, tell: Tell
 ) -> tuple[list[RecoveryAudit], list[str]]:

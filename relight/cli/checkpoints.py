@@ -12,11 +12,13 @@ from rich.table import Table
 from relight.checkpoints import CheckpointError, Report, State
 from relight.checkpoints.gate import inspect_store, open_store
 from relight.checkpoints.stores import ListingStore, Store
+from relight.cli import checkpoint_directory
 from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
 from relight.cli.output import AsJson, complain, console, duration, print_json, say
 from relight.contracts.policy import CheckpointLayout
+from relight.errors import WrongRequestError
 from relight.policies import Policies
 
 _COLOURS = {
@@ -64,6 +66,8 @@ def checkpoints(
         described = _layout(ctx, layout)
         with busy("reading every byte" if deep else "looking at the checkpoints"):
             report = inspect_store(store, layout=described, deep=deep, budget=limit)
+    except WrongRequestError:
+        raise  # told as wrong usage
     except CheckpointError as error:
         raise CommandError(str(error), ExitCode.FAILURE) from error
     if as_json:
@@ -80,11 +84,10 @@ def checkpoints(
 
 
 def _store(directory: str | None, listing: Path | None) -> Store:
-    # An empty name (an unset variable of a script, as a rule) would be the current directory.
-    if (directory is None) == (listing is None) or (directory is not None and not directory.strip()):
+    if directory is not None and listing is None:
+        return open_store(checkpoint_directory.absolute(directory))
+    if directory is not None or listing is None:
         raise CommandError("name either a directory or a --listing", ExitCode.USAGE)
-    if listing is None:
-        return open_store(directory or "")
     try:
         return ListingStore.parse(listing.read_bytes())
     except OSError as error:

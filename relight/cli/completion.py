@@ -1,15 +1,18 @@
-"""Shell completion of job ids: what Temporal lists, or silently nothing."""
+"""Shell completion of job ids: what Temporal or the scheduler lists, or silently nothing."""
 
 import asyncio
+import os
+import pwd
 import warnings
 from pathlib import Path
 
 import typer
 from temporalio.service import RPCError
 
-from relight.config import ConfigError, load_settings
+from relight.config import ConfigError, Settings, load_settings
 from relight.contracts.ids import CLUSTER, JOB_ID, MONITOR_WORKFLOW, STATE
 from relight.encryption import EncryptionError
+from relight.scheduler.port import SchedulerError
 from relight.temporal import TemporalUnavailable, connect
 
 PATIENCE = 1.5
@@ -30,6 +33,33 @@ def complete_job(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
             return asyncio.run(_listed(Path(config) if config else None, cluster, incomplete))
     except (ConfigError, EncryptionError, TemporalUnavailable, RPCError, TimeoutError, OSError):
         return []
+
+
+def complete_running_job(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The ids of this user's jobs that have not ended, each with its name; silent as `complete_job`."""
+    given = ctx.find_root().params
+    config = given.get("config")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            settings = load_settings(
+                Path(config) if config else None,
+                scheduler=given.get("scheduler"),
+                state_dir=given.get("state_dir"),
+            )
+            return asyncio.run(_of_scheduler(settings, incomplete))
+    except (ConfigError, SchedulerError, TimeoutError, OSError):
+        return []
+
+
+async def _of_scheduler(settings: Settings, incomplete: str) -> list[tuple[str, str]]:
+    from relight.scheduler.opening import open_scheduler  # adapters are slow to import
+
+    if settings.scheduler != "local":  # without the probe of pyslurm, which takes its time
+        settings = settings.model_copy(update={"scheduler": "slurm-cli"})
+    async with asyncio.timeout(PATIENCE):
+        mine = await open_scheduler(settings).open_jobs_of(pwd.getpwuid(os.geteuid()).pw_name)
+    found = ((info.job_id, info.name) for info in mine if info.job_id.startswith(incomplete))
+    return sorted(found, key=lambda job: (len(job[0]), job))[:MOST]
 
 
 async def _listed(config: Path | None, cluster: str | None, incomplete: str) -> list[tuple[str, str]]:

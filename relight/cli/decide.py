@@ -8,14 +8,27 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.exceptions import ApplicationError
 
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import AsJson, console, print_json, say
 from relight.cli.recovery_view import plan_lines, what_happened
-from relight.cli.watched import JobTarget, find_monitor, list_recoveries, no_worker, recovery_status
+from relight.cli.watched import (
+    JobTarget,
+    Monitor,
+    find_monitor,
+    list_recoveries,
+    no_worker,
+    recovery_outcome,
+    recovery_status,
+)
 from relight.config import Settings
 from relight.contracts.messages import Decision, DecisionResult, RecoveryStatus
 
@@ -108,11 +121,12 @@ async def find_waiting(client: Client, settings: Settings, job: str, digest: str
     else:
         monitor = await find_monitor(client, job, settings.cluster)
         ids = [execution.id for execution in await list_recoveries(client, monitor.id, ended=False)]
-    if not ids:
-        raise CommandError(
-            f"job {job} has no open recovery: there is nothing to decide (`relight show {job}`)",
-            ExitCode.REFUSED,
-        )
+        if not ids:
+            raise CommandError(
+                f"job {job} has no open recovery: there is nothing to decide (`relight show {job}`)"
+                f"{await _decided_before(client, monitor)}",
+                ExitCode.REFUSED,
+            )
     waiting: list[RecoveryStatus] = []
     others: list[RecoveryStatus] = []
     for recovery_id in ids:
@@ -121,16 +135,37 @@ async def find_waiting(client: Client, settings: Settings, job: str, digest: str
             raise no_worker(settings.task_queue)
         (waiting if status.state == WAITING else others).append(status)
     if not waiting:
-        states = ", ".join(f"{other.recovery_id} is {other.state}" for other in others)
+        states = ", ".join(_instead(other) for other in others)
         raise CommandError(f"no plan of job {job} waits for a decision: {states}", ExitCode.REFUSED)
     named = [status for status in waiting if digest in ("", status.plan_digest)]
     if not named:
         shown = ", ".join(status.plan_digest for status in waiting)
         raise CommandError(
-            f"plan {digest} is not shown any more; now it is {shown}: look again with `relight show {job}`",
+            f"plan {digest} does not wait for a decision; the current plan is {shown}: look at it with "
+            f"`relight show {job}`, and decide on that one",
             ExitCode.REFUSED,
         )
     return named[-1]
+
+
+async def _decided_before(client: Client, monitor: Monitor) -> str:
+    """Who approved the latest recovery, to be put behind a sentence; empty: nobody, or there was none."""
+    recoveries = await list_recoveries(client, monitor.id)
+    # One that has only just begun may be in this list and not in that of open ones: its end is not awaited.
+    if not recoveries or recoveries[-1].status is WorkflowExecutionStatus.RUNNING:
+        return ""
+    outcome = await recovery_outcome(client, recoveries[-1].id)
+    if outcome is None or not outcome.approved_by:
+        return ""
+    at = outcome.times.approved
+    when = f" at {at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else ""
+    return f"; the last one was approved by {outcome.approved_by}{when}, and ended as {outcome.outcome.value}"
+
+
+def _instead(other: RecoveryStatus) -> str:
+    """What a recovery does that waits for nobody, and who decided."""
+    decided = f" ({other.last_decision})" if other.last_decision else ""
+    return f"{other.recovery_id} is {other.state}{decided}"
 
 
 async def decide(client: Client, waiting: RecoveryStatus, decision: Decision) -> DecisionResult:

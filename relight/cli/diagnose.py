@@ -16,6 +16,7 @@ from rich.markup import escape
 from relight.cli.busy import busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation
+from relight.cli.log_text import why_no_log
 from relight.cli.output import AsJson, complain, console, duration, print_json
 from relight.cli.shapes import DiagnoseView, FirstError, LastProgress, QuotedLine
 from relight.contracts import Action, Cause
@@ -97,11 +98,12 @@ def diagnose(
     if case is not None:
         _predict(case, catalogue)
         return
+    doubts: list[str] = []
     inputs = [
-        *(_input(LogKind.JOB_LOG, str(p), None) for p in job_logs or []),
-        *(_input(LogKind.SLURM_LOG, str(p), None) for p in slurm_log or []),
-        *(_with_node(LogKind.KERNEL_LOG, text) for text in kernel_log or []),
-        *(_with_node(LogKind.METRICS, text) for text in metrics or []),
+        *(_input(LogKind.JOB_LOG, str(p), None, doubts) for p in job_logs or []),
+        *(_input(LogKind.SLURM_LOG, str(p), None, doubts) for p in slurm_log or []),
+        *(_with_node(LogKind.KERNEL_LOG, text, doubts) for text in kernel_log or []),
+        *(_with_node(LogKind.METRICS, text, doubts) for text in metrics or []),
     ]
     if not inputs:
         raise CommandError("name at least one log file (see `relight diagnose --help`)", ExitCode.USAGE)
@@ -120,6 +122,8 @@ def diagnose(
             exit_code=exit_code,
             steps=_steps(step_pattern),
         )
+    for doubt in doubts:
+        complain(doubt, "warning")
     if as_json:
         print_json(view_of(report))
     else:
@@ -127,7 +131,17 @@ def diagnose(
 
 
 def load_catalogue(ctx: typer.Context, directories: list[Path] | None) -> Catalogue:
-    """The catalogue, with the site's or these directories; complains of entries that had to be left out."""
+    """The catalogue, with the site's or these directories; complains of entries that had to be left out.
+
+    Raises:
+        CommandError: one of these is no directory.
+    """
+    for directory in directories or ():
+        if not directory.is_dir():
+            raise CommandError(
+                f"--signatures {directory}: there is no such directory; name one that holds *.yaml files",
+                ExitCode.USAGE,
+            )
     chosen = directories if directories is not None else invocation(ctx).settings.signatures
     catalogue = Catalogue.load([d.absolute() for d in chosen])
     for problem in catalogue.problems:
@@ -204,20 +218,29 @@ def _predict(case: Path, catalogue: Catalogue) -> None:
         raise CommandError(f"{case} is not a file of cases: {e}", ExitCode.USAGE) from e
 
 
-def _with_node(kind: LogKind, text: str) -> LogInput:
+def _with_node(kind: LogKind, text: str, doubts: list[str]) -> LogInput:
     node, equals, name = text.partition("=")
     if not equals or "/" in node:
-        return _input(kind, text, None)
-    return _input(kind, name, node)
+        return _input(kind, text, None, doubts)
+    return _input(kind, name, node, doubts)
 
 
-def _input(kind: LogKind, name: str, node: str | None) -> LogInput:
+def _input(kind: LogKind, name: str, node: str | None, doubts: list[str]) -> LogInput:
+    """A file; while it is read, `doubts` is told where it can be no log."""
     path = Path("/dev/stdin" if name == "-" else name)
     if not path.exists():
         raise CommandError(f"cannot read {name}: there is no such file", ExitCode.USAGE)
     if path.is_dir():
         raise CommandError(f"cannot read {name}: it is a directory; name the log files in it", ExitCode.USAGE)
-    return LogInput(kind, name, _pieces(path), node)
+    return LogInput(kind, name, _doubted(name, _pieces(path), doubts), node)
+
+
+def _doubted(name: str, pieces: Iterator[bytes], doubts: list[str]) -> Iterator[bytes]:
+    first = next(pieces, b"")
+    if why := why_no_log(first):
+        doubts.append(f"{name} {why}")
+    yield first
+    yield from pieces
 
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

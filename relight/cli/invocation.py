@@ -20,6 +20,7 @@ from relight.cli.output import complain
 from relight.config import ConfigError, Settings, load_settings, unknown_variables
 from relight.durations import parse_duration
 from relight.encryption import EncryptionError
+from relight.errors import WrongRequestError
 from relight.permissions import UnsafePermissions
 from relight.policy.choose import NotAllowed
 from relight.scheduler.port import (
@@ -35,6 +36,7 @@ from relight.temporal import NotReady, TemporalSettingsError, TemporalUnavailabl
 T = TypeVar("T")
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (WrongRequestError, ExitCode.USAGE),
     (ConfigError, ExitCode.USAGE),
     (NotAllowed, ExitCode.USAGE),
     (UnsafePermissions, ExitCode.USAGE),

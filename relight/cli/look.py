@@ -16,12 +16,13 @@ from relight.audit.reading import read_recovery
 from relight.cli.decide import WAITING
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
+from relight.cli.last_step import step_cell, step_line
 from relight.cli.live import keep_showing
-from relight.cli.output import AsJson, ago, clock, complain, console, duration, print_json, say
+from relight.cli.output import AsJson, ago, clock, complain, console, print_json, say
 from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, timeline_of, what_happened
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
-from relight.cli.watched import JobTarget, find_monitor, job_view, list_monitors, no_worker, watched_jobs
-from relight.contracts import Progress
+from relight.cli.unwatched import find_or_advise
+from relight.cli.watched import JobTarget, job_view, list_monitors, no_worker, watched_jobs
 
 MAX_EARLIER = 5
 """Recoveries before the latest that are shown; `relight audit` has all."""
@@ -38,7 +39,12 @@ def jobs(
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.5, help="How often, with --watch.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """List the watched jobs."""
+    """List the watched jobs.
+
+    STEP is the last step that the sensor told of, and how long ago it was seen, if more than 5 s. The sensor
+    tells of a healthy job's steps every 30 s, of one that has trained for hours every 5 min: an old STEP is
+    no hang. A hang is told at once, and changes STATE.
+    """
     settings = invocation(ctx).settings
     if watch and as_json:
         raise CommandError("say either --watch or --json", ExitCode.USAGE)
@@ -84,7 +90,7 @@ def show(
 
     async def work() -> JobView:
         client = await invocation(ctx).client()
-        monitor = await find_monitor(client, job, settings.cluster, ended=True)
+        monitor = await find_or_advise(client, settings, job)
         return await _with_times(client, await job_view(client, monitor))
 
     view = run_async(work(), "asking Temporal")
@@ -129,6 +135,7 @@ def _table(found: list[WatchedJob]) -> Table:
     table = Table(box=None, pad_edge=False)
     for head in ("JOB", "RUN", "USER", "STATE", "MODE", "NODES", "STEP", "RECOVERIES", "WATCHED FOR"):
         table.add_column(head, overflow="fold")
+    now = datetime.now(UTC)
     for watched in found:
         job, status = watched.job, watched.status
         table.add_row(
@@ -138,19 +145,15 @@ def _table(found: list[WatchedJob]) -> Table:
             watched.state + (f" ({status.end.value})" if status and status.end else ""),
             job.mode.value,
             str(len(job.nodes) or "-"),
-            _step(status.progress if status else None),
+            step_cell(status.progress if status else None, now),
             "?" if status is None else str(status.recoveries),
             ago(watched.started).removesuffix(" ago"),
         )
     return table
 
 
-def _step(progress: Progress | None) -> str:
-    return "-" if progress is None else f"{progress.step} ({ago(progress.at)})"
-
-
 def _screen(view: JobView) -> list[RenderableType]:
-    job, status = view.job, view.status
+    job, status, now = view.job, view.status, datetime.now(UTC)
     facts = Table.grid(padding=(0, 2))
     nodes = ", ".join(job.nodes[:8]) + (f", ... ({len(job.nodes)})" if len(job.nodes) > 8 else "")
     rows = [
@@ -163,7 +166,7 @@ def _screen(view: JobView) -> list[RenderableType]:
         *(("earlier ids", ", ".join(view.earlier_ids)) for _ in view.earlier_ids[:1]),
         ("attempt", f"{job.attempt.label}, submitted {clock(job.attempt.submit_time, date=True)}"),
         ("nodes", nodes or "-"),
-        ("progress", _progress(status.progress if status else None)),
+        ("progress", step_line(status.progress if status else None, now, watching=view.state == "watching")),
         *(("noticed", note) for note in (status.noticed if status else ())),
         ("policy", job.policy.name),
         ("checkpoints", job.checkpoint_dir or "not told (relight watch --checkpoints DIR)"),
@@ -185,13 +188,6 @@ def _in_a_line(recovery: RecoveryView) -> str:
     ended = "it ended without a result" if recovery.ended else "open"
     how = one_line(recovery.outcome) if recovery.outcome is not None else ended
     return f"  {clock(recovery.started, date=True)} {how} [dim]{escape(recovery.recovery_id)}[/]"
-
-
-def _progress(progress: Progress | None) -> str:
-    if progress is None:
-        return "no step seen yet"
-    every = f", one step in {duration(progress.interval)}" if progress.interval else ""
-    return f"step {progress.step}, {ago(progress.at)}{every}"
 
 
 def _recovery(recovery: RecoveryView, job_id: str) -> list[RenderableType]:

@@ -43,12 +43,17 @@ def say(message: str) -> None:
 
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
-    """The JSON of one model, or of a list of them. Nothing is wrapped or coloured.
+    """Prints `json_text`. Nothing is wrapped or coloured."""
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: BaseModel | Sequence[BaseModel]) -> str:
+    """The JSON of one model, or of a list of them, with a newline at the end.
 
     A number that JSON has no word for is a text, as in Temporal: `"NaN"`, `"Infinity"`, `"-Infinity"`.
     """
     data: Any = _plain(value) if isinstance(value, BaseModel) else [_plain(each) for each in value]
-    sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def _plain(value: BaseModel) -> Any:

@@ -31,6 +31,7 @@ DETECTORS = frozenset(
         "log",
         "silence",
         "no-progress",
+        "no-first-step",
         "job-end",
         "node-loss",
         "poll",

@@ -10,11 +10,11 @@ from rich.table import Table
 from temporalio.client import Client
 
 from relight.audit.record import RecoveryAudit
-from relight.cli.audit_sources import recoveries_since
+from relight.cli.audit_sources import real, recoveries_since, told_left_out
 from relight.cli.busy import Tell, busy
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async, some_time
-from relight.cli.output import AsJson, console, duration, print_json, say
+from relight.cli.output import AsJson, complain, console, duration, print_json, say
 from relight.cli.shapes import QualityView
 from relight.cli.watched import list_monitors
 from relight.config import Settings
@@ -32,6 +32,9 @@ def quality(
         float,
         typer.Option(help="Ready when the lower end of the 95 % interval reaches this.", min=0.5, max=0.999),
     ] = MIN_PRECISION,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Count the faults of `relight simulate`, too.")
+    ] = False,
     cases: Annotated[bool, typer.Option("--cases", help="List each case with what happened.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -49,20 +52,25 @@ def quality(
 
     async def work(tell: Tell) -> QualityView:
         client = await invocation(ctx).client()
-        audits = (await recoveries_since(client, settings, now - window, tell)).audits
+        found_all = await recoveries_since(client, settings, now - window, tell)
+        audits = found_all.audits if simulated else real(found_all.audits)
+        left_out = len(found_all.audits) - len(audits)
         begin = await _observed_from(client, settings, audits, now - window)
         found = [case for audit in audits if (case := case_of(audit)) is not None]
         days = (now - begin) / timedelta(days=1)
         groups = figures(found, names, days=days, minimum=min_precision)
         return QualityView(
-            since=begin, until=now, min_precision=min_precision, groups=tuple(groups), cases=tuple(found)
-        )
+            since=begin, until=now, min_precision=min_precision, groups=tuple(groups), cases=tuple(found),
+            simulated_left_out=left_out,
+        )  # fmt: skip
 
     with busy("reading histories") as tell:
         view = run_async(work(tell))
     if as_json:
         print_json(view)
         return
+    if view.simulated_left_out:
+        complain(f"{told_left_out(view.simulated_left_out)} (--simulated counts them)", "note")
     if not view.groups:
         say(f"no recovery in observe mode ended since {view.since:%Y-%m-%d %H:%M} UTC: nothing to judge yet")
         return
@@ -80,6 +88,7 @@ async def _observed_from(
 ) -> datetime:
     """When observing began: no earlier than the first watch, or the first recovery."""
     monitors = await list_monitors(client, cluster=settings.cluster, ended=True)
+    monitors = [monitor for monitor in monitors if not monitor.job.simulated]
     first = [monitor.execution.start_time for monitor in monitors] + [audit.started for audit in audits]
     return max(begin, min(first, default=begin))
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.service import RPCError
 
-from relight.cli.audit_sources import AT_ONCE, recoveries_since
+from relight.cli.audit_sources import AT_ONCE, real, recoveries_since, told_left_out
 from relight.cli.exit_codes import CommandError
 from relight.cli.guarded import cluster_of, guard_nodes
 from relight.cli.shapes import ReportView
@@ -22,7 +22,13 @@ from relight.scheduler.port import SchedulerError
 
 
 async def gather(
-    client: Client | None, settings: Settings, window: timedelta, write: timedelta | None, now: datetime
+    client: Client | None,
+    settings: Settings,
+    window: timedelta,
+    write: timedelta | None,
+    now: datetime,
+    *,
+    simulated: bool = False,
 ) -> ReportView:
     """Reads what there is, and says in the report's remarks what could not be read.
 
@@ -32,21 +38,26 @@ async def gather(
         window: how far back.
         write: how long training stands still while a checkpoint is written; None: not known.
         now: until when.
+        simulated: count also what `relight simulate` broke.
     """
     since = now - window
     found = await recoveries_since(client, settings, since)
+    audits = found.audits if simulated else real(found.audits)
     remarks = [f"{id} is left out: this version cannot read its history." for id in found.unreadable]
+    if left_out := len(found.audits) - len(audits):
+        remarks.append(f"{told_left_out(left_out)} (--simulated counts them).")
     watches: list[Watch] = []
     nodes: tuple[NodeView, ...] | None = None
     if client is None:
         remarks.append("Temporal did not answer: only recoveries from the archive are in this report.")
     else:
         watches = await _watches(client, settings, since)
+        watches = [watch for watch in watches if simulated or not watch.job.simulated]
         try:
             nodes = await guard_nodes(client, settings, await cluster_of(client, settings))
         except (CommandError, SchedulerError, RPCError) as error:
             remarks.append(f"The ledger of nodes could not be asked: {error}.")
-    all_chains = chains(watches, [loss_of(audit, now) for audit in found.audits], now)
+    all_chains = chains(watches, [loss_of(audit, now) for audit in audits], now)
     return ReportView(
         cluster=settings.cluster,
         made=now,

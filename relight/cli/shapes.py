@@ -435,6 +435,8 @@ class QualityView(Model):
     groups: tuple[Figures, ...] = ()
     cases: tuple[Case, ...] = ()
     """Oldest first."""
+    simulated_left_out: int = 0
+    """So many recoveries of `relight simulate` are not counted."""
 
 
 class ReportView(Report):

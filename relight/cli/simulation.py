@@ -162,6 +162,7 @@ class Simulation:
                 "the policy file lets such a job only observe: use --mode observe", ExitCode.REFUSED
             )
         course.node = job.nodes[-1] if job.nodes else ""
+        job = job.model_copy(update={"simulated": True})
         course.job = job  # from now on there may be a monitor to end
         await start_monitor(self._client, self._settings, job)
         self._tell(f"watched in {wanted.mode.value} mode, with policy {job.policy.name}")

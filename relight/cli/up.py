@@ -17,17 +17,20 @@ from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
 
 from relight.cli.devserver import DevServer, DevServerError, port_is_free
-from relight.cli.exit_codes import CommandError
+from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import Invocation, invocation, run_async
 from relight.cli.output import complain, say
 from relight.cli.processes import FIRST_PAUSE, LONGEST_PAUSE, Service, relight_argv
 from relight.cli.setup import register
 from relight.cli.trust import check_files
 from relight.cli.watched import worker_polls
+from sensor.lock import held_by
 
 KEPT = timedelta(days=30)
 """How long ended workflows can be looked at; the dev server's own default is one day."""
 READY_SECONDS = 60.0
+ENDING_SECONDS = 5.0
+"""How long the sensor of an earlier `relight up` may take to end."""
 
 
 def up(
@@ -47,11 +50,30 @@ def up(
     for option, wanted in (("--port", port), ("--ui-port", ui_port)):
         if not port_is_free(wanted):
             raise CommandError(
-                f"port {wanted} is taken, by another Temporal server perhaps: choose another with {option}, "
-                "or run `relight worker` and `relight sensor` beside that server"
+                f"port {wanted} is taken, by another Temporal server perhaps: choose another with {option} "
+                "(beside another `relight up` also another RELIGHT_STATE_DIR), or run `relight worker` and "
+                "`relight sensor` beside that server"
             )
     server = DevServer(db or call.settings.state_dir / "temporal.db", port, ui_port)
+    _check_state(call.settings.state_dir)
     run_async(_run(call, server))
+
+
+def _check_state(state_dir: Path) -> None:
+    """Two in one directory would share Temporal's database, and one of the sensors would only stand by.
+
+    Raises:
+        CommandError: a sensor uses it, and does not end soon: that of an earlier `relight up` may be ending.
+    """
+    end = time.monotonic() + ENDING_SECONDS
+    while (holder := held_by(state_dir)) is not None:
+        if time.monotonic() > end:
+            raise CommandError(
+                f"another sensor ({holder}) uses {state_dir}, perhaps that of another `relight up`: end it, "
+                "or give this one a directory of its own with RELIGHT_STATE_DIR (setting state_dir)",
+                ExitCode.REFUSED,
+            )
+        time.sleep(0.1)
 
 
 async def _run(call: Invocation, server: DevServer) -> None:

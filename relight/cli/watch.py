@@ -10,10 +10,13 @@ from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateR
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
+from relight.cli import checkpoint_directory
+from relight.cli.completion import complete_running_job
 from relight.cli.decide import ANSWER, whoami
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import complain, say
+from relight.cli.unwatched import can_be_watched
 from relight.cli.watched import (
     JobTarget,
     Monitor,
@@ -43,9 +46,14 @@ By = Annotated[str, typer.Option("--by", help="Who asks for it.", show_default="
 
 def watch(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="The scheduler's job id.")],
+    job: Annotated[str, typer.Argument(help="The scheduler's job id.", autocompletion=complete_running_job)],
     checkpoints: Annotated[
-        Path | None, typer.Option("--checkpoints", metavar="DIR", help="Where the job saves its checkpoints.")
+        str | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="DIR",
+            help="Where the job saves its checkpoints: DIR, or s3://bucket/run.",
+        ),
     ] = None,
     logs: Annotated[
         list[str] | None,
@@ -75,15 +83,20 @@ def watch(
             '(for policies with steer = "environment").',
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also with a checkpoint directory that is not there, or not there yet."),
+    ] = False,
     wait: Annotated[bool, typer.Option(help="Wait for a sensor's first word about the job.")] = True,
 ) -> None:
     """Watch a training job: its failures are detected, and recovered as far as the mode allows."""
     settings = invocation(ctx).settings
+    directory = None if checkpoints is None else checkpoint_directory.usable(checkpoints, force=force)
 
     async def work() -> None:
         client = await invocation(ctx).client()
         wanted = await read_job(
-            settings, job, checkpoints=checkpoints, logs=tuple(logs or ()), policy=policy, mode=mode, run=run,
+            settings, job, checkpoints=directory, logs=tuple(logs or ()), policy=policy, mode=mode, run=run,
             resume_variable=resume_variable,
         )  # fmt: skip
         monitor = await _watched_already(client, wanted)
@@ -99,7 +112,7 @@ def watch(
                 monitor,
                 wanted,
                 mode,
-                keeps=not any((checkpoints, logs, policy, run, resume_variable)),
+                keeps=not any((directory, logs, policy, run, resume_variable)),
             )
             return
         say(f"watching job {job} ({wanted.run}) in {wanted.mode.value} mode: {monitor_id(wanted.attempt)}")
@@ -153,7 +166,7 @@ async def read_job(
     settings: Settings,
     job_id: str,
     *,
-    checkpoints: Path | None = None,
+    checkpoints: Path | str | None = None,
     logs: tuple[str, ...] = (),
     policy: str | None = None,
     mode: Mode | None = None,
@@ -161,6 +174,16 @@ async def read_job(
     resume_variable: str | None = None,
 ) -> TrainingJob:
     """Reads a job from the scheduler, as relight will watch it.
+
+    Args:
+        settings: say which scheduler, and what such jobs get.
+        job_id: the scheduler's.
+        checkpoints: a path, or an address for fsspec; whether it is there does not matter here.
+        logs: globs of more log files.
+        policy: the name of one; None: what such a job gets.
+        mode: None: the settings'.
+        run: name of the run; None: the job's.
+        resume_variable: where the job expects the path of the checkpoint to load.
 
     Raises:
         CommandError: the job has ended in a way that relight does not recover from, or `resume_variable` is
@@ -175,12 +198,10 @@ async def read_job(
     check_allowed(policies, policy or "")
     scheduler = open_scheduler(settings)
     info = await scheduler.job(job_id)
-    if info.state.is_over and not info.state.is_failure:
+    if not can_be_watched(info):
         raise CommandError(
             f"job {job_id} has ended ({info.state.value}): there is nothing to watch", ExitCode.REFUSED
         )
-    if checkpoints is not None and not checkpoints.is_dir():
-        complain(f"there is no directory {checkpoints} yet, as seen from here", "warning")
     cluster = settings.cluster or (await scheduler.version()).cluster
     facts = JobFacts(partition=info.partition, user=info.user, account=info.account)
     chosen = choose(policies, facts, mode or settings.mode, policy or "")
@@ -196,7 +217,7 @@ async def read_job(
         nodes=info.nodes,
         tasks_per_node=_tasks_per_node(info),
         log_paths=_absolute_logs(info, logs),
-        checkpoint_dir=str(checkpoints.expanduser().absolute()) if checkpoints else None,
+        checkpoint_dir=checkpoint_directory.absolute(str(checkpoints)) if checkpoints else None,
         policy=_declaring(chosen.policy, resume_variable),
         mode=chosen.mode,
     )

@@ -11,11 +11,12 @@ from relight.cli.guarded import guard_status
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import AsJson, clock, complain, console, print_json
 from relight.cli.shapes import GateView, JobView, WhyView
-from relight.cli.watched import JobTarget, find_monitor, job_view
+from relight.cli.unwatched import find_or_advise
+from relight.cli.watched import JobTarget, job_view
 from relight.config import ConfigError, Settings
 from relight.contracts import Mode, TrainingJob
 from relight.contracts.guard import GuardStatus
-from relight.contracts.messages import MonitorStatus, RecoveryStatus
+from relight.contracts.messages import EndReason, MonitorStatus, RecoveryStatus
 from relight.policies import Policies
 from relight.policy import gates as policy_gates
 from relight.policy import guard as gates
@@ -43,7 +44,7 @@ def why(
 
     async def work() -> WhyView:
         client = await invocation(ctx).client()
-        view = await job_view(client, await find_monitor(client, job, settings.cluster, ended=True))
+        view = await job_view(client, await find_or_advise(client, settings, job))
         return await _look(client, settings, view)
 
     found = run_async(work(), "asking Temporal")
@@ -64,7 +65,9 @@ def why(
 
 
 async def _look(client: Client, settings: Settings, view: JobView) -> WhyView:
-    recovery = next((r.status for r in reversed(view.recoveries) if r.status is not None), None)
+    recovery = next(
+        (r.status for r in reversed(view.recoveries) if r.status is not None and r.ended is None), None
+    )
     guard, gone = None, ""
     asks = view.status.guard_id if view.status is not None else ""
     if asks:
@@ -113,10 +116,15 @@ def closed_gates(
     name = job.attempt.job_id
     if monitor is None:
         return (GateView(gate="worker", why="no worker answers", opens="relight worker"),)
-    if monitor.end is not None and recovery is None:
+    if monitor.end is not None:
         detail = f": {monitor.end_detail}" if monitor.end_detail else ""
         ended = f"it is watched no more ({monitor.end.value}{detail})"
-        return (GateView(gate="watch", why=ended, opens=f"relight watch {name}"),)
+        if recovery is not None:
+            ended += (
+                f"; its recovery {recovery.recovery_id} is still open ({recovery.state}), and steps back "
+            )
+            ended += "before its next change"
+        return (GateView(gate="watch", why=ended, opens=_watch_again(name, monitor.end)),)
     found = []
     if monitor.paused or (recovery is not None and recovery.paused):
         found.append(GateView(gate="job paused", why="somebody paused it", opens=f"relight unpause {name}"))
@@ -139,6 +147,13 @@ def closed_gates(
         observes = "in observe mode a person must approve each plan"
         found.append(GateView(gate="mode", why=observes, opens=f"relight mode {name} act"))
     return (*found, *_of_the_guard(recovery, guard, guard_gone))
+
+
+def _watch_again(job_id: str, end: EndReason) -> str:
+    """What helps when the watch is over: a job that has ended for good cannot be watched again."""
+    if end in (EndReason.UNWATCHED, EndReason.STOPPED):
+        return f"relight watch {job_id}"
+    return "nothing: the job has ended; submit it anew, and watch the new job"
 
 
 def _caps(settings: Settings, job: TrainingJob) -> tuple[Cap, ...]:

@@ -81,6 +81,7 @@ class Progress(Model):
 
     step: int
     at: UtcDatetime
+    """When the step was seen."""
     interval: timedelta | None = None
     """The learned time between steps; None until enough were seen."""
     loss: float | None = None

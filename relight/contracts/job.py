@@ -176,3 +176,5 @@ class TrainingJob(Model):
     """Factor on the silence that is allowed: it grows when a suspected hang turns out to be none."""
     opted_in: bool = False
     """Its own user named the files, in the job's comment: only files of that user are read."""
+    simulated: bool = False
+    """`relight simulate` made it to break it: figures about real jobs leave it out."""

@@ -158,6 +158,8 @@ class MonitorState(Model):
     """When the latest usable checkpoints were saved, oldest first."""
     attempts: tuple[AttemptReport, ...] = ()
     """How the latest attempts began and ended."""
+    ahead: AttemptReport | None = None
+    """The newest progress of another attempt than the current one, told while a recovery is open."""
     end: EndReason | None = None
     end_detail: str = ""
     next_poll: UtcDatetime | None = None
@@ -214,6 +216,8 @@ class MonitorStatus(Model):
     state: str
     """watching, settling, recovering, awaiting-approval, paused, ended."""
     progress: Progress | None = None
+    """The last that a sensor told: while steps come, every 30 s, or more rarely in an old attempt, down to
+    every 5 min. A suspected hang is told at once."""
     open_recoveries: tuple[str, ...] = ()
     noticed: tuple[str, ...] = ()
     """What was seen and needs no recovery, newest last; at the end, a signal whose name is not known."""
@@ -290,6 +294,8 @@ class RecoveryStatus(Model):
     approvals: tuple[str, ...] = ()
     """Who approved the plan that waits, where the policy wants two people."""
     approvals_needed: int = 1
+    last_decision: str = ""
+    """The last decision that was complete, in words: which plan, by whom and when; empty: there was none."""
     guard_id: str = ""
     permit: str = ""
     """Of the guard: wanted, waiting, granted, refused; empty: not asked, or there is no guard to ask."""

@@ -142,13 +142,17 @@ class Policy(Model):
     """A named policy. Times are durations; the defaults suit a large training job."""
 
     name: str = "default"
-    settle: timedelta = timedelta(seconds=2)
+    settle: timedelta = timedelta(seconds=1.5)
     """How long anomalies of one cascade are collected before they become one diagnosis; shorter (1 s, 0.3 s)
     where a trusted source tells of the end or a node's fault, or where the job has been silent for long."""
     hang_floor: timedelta = timedelta(seconds=60)
     """No silence shorter than this is ever a hang."""
     hang_factor: float = Field(default=3.0, gt=1, allow_inf_nan=False)
     """A hang is suspected after this many learned step intervals, or `hang_floor` if that is longer."""
+    start_floor: timedelta = timedelta(minutes=30)
+    """How long the log of an attempt may be silent before its first step. An attempt whose start is known to
+    take long (`hang_factor` times the longest earlier one) may be silent for longer; one whose start is known
+    to be short is given ten times `hang_floor`. It is never less than `hang_floor`."""
     approval_deadline: timedelta = timedelta(hours=12)
     """How long a plan waits for people; then `on_expiry` says what happens."""
     on_expiry: OnExpiry = OnExpiry.EXPIRE

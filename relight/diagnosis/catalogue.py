@@ -25,7 +25,7 @@ MAX_PATTERN = 600
 
 
 class Kind(StrEnum):
-    """What a match means. `benign` lines look bad and are not: they yield nothing, whatever else matches."""
+    """What a match means. `benign` lines look bad and are not: nothing lighter counts for such a line."""
 
     ROOT = "root"
     CASCADE = "cascade"
@@ -37,6 +37,7 @@ class Names(StrEnum):
     """Whom a network message accuses."""
 
     NOBODY = "nobody"
+    """It is no network message, or tells nothing of an end."""
     NEAR = "near"
     """The host that printed it."""
     FAR = "far"
@@ -53,29 +54,40 @@ class Signature(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]{1,80}$")
+    """`family.what`: of small letters, digits, `.`, `_` and `-`. One that exists already is replaced."""
     pattern: str = Field(min_length=3, max_length=MAX_PATTERN)
+    """A regular expression that both Python's `re` and Hyperscan understand; found anywhere in a line."""
     role: Kind
+    """What the line means for the others."""
     cause: Cause = Cause.UNKNOWN
+    """What failed."""
     symptom: Symptom = Symptom.CRASH
+    """How it fails."""
     retryable: bool = True
+    """The same again can work. If not, nothing is restarted while this is the root."""
     hold_out: bool = False
     """If this is the root, its node should not be used again before somebody looked at it."""
     ends_rank: bool = False
     """The process that printed it has ended or is about to."""
     names: Names = Names.NOBODY
+    """Whom a network message accuses."""
     weight: int = Field(default=0, ge=-50, le=50)
-    """Among signatures that match one line, and roots of equal rank, the higher one is preferred."""
+    """How much it explains. Of the signatures that match one line only the heaviest counts (of equal ones,
+    one that is benign). Of the lines of one cause the heaviest gives the words. Where several causes compete,
+    it is added to the rank of the cause. Lines that fit many faults have -10 and less, those that name the
+    very part up to 40."""
     tag: str = ""
-    """What the cross-line rules know it by; empty for most."""
+    """What rules across lines know it by, such as `peer` or `exit`; most have none, and need none."""
     table: str = Field(default="", pattern=r"^(xid|sxid|)$")
-    """The policy table that decides by the group `code`."""
+    """`xid` or `sxid`: the table of codes that tells cause and words by the group `code`."""
     says: str = Field(default="", max_length=300)
     """What it means, in a sentence for a person."""
     refs: tuple[str, ...] = ()
+    """Where the message is documented, or who saw it: addresses, for whoever reads the file."""
     positive: tuple[str, ...] = ()
-    """Lines that must match."""
+    """Lines that must match: two at least."""
     negative: tuple[str, ...] = ()
-    """Lines that must not."""
+    """Lines that look alike and must not: one at least."""
     family: str = ""
     where: str = ""
     """`file:line` of its definition."""

@@ -301,9 +301,12 @@ def _has_ended(running: bool, exit_code: int | None) -> bool | None:
 def _silence(trail: Trail, silent_for: timedelta | None, now: datetime, policy: Policy) -> Silence | None:
     if silent_for is None:
         return None
-    interval = trail.rhythm.interval
-    allowed = max(policy.hang_floor, interval * policy.hang_factor) if interval else policy.hang_floor
-    if silent_for <= allowed:
+    interval, allowed = trail.rhythm.interval, policy.hang_floor
+    if trail.last is None:
+        allowed = max(allowed, policy.start_floor)
+    elif interval:
+        allowed = max(allowed, interval * policy.hang_factor)
+    if silent_for < allowed:
         return None
     last = f"The last step was {trail.last.step}." if trail.last else "No step line was ever recognised."
     return Silence(now - silent_for, last)

@@ -59,7 +59,9 @@ _ROLE_RANK = {Role.ROOT: 2, Role.CASCADE: 1, Role.CONTEXT: 0}
 _TRUSTED_BONUS = 4
 _BARE_MALUS = 3
 """Silence alone explains less than any line."""
-SILENCE_DETECTORS = frozenset({"no-progress", "silence"})
+NO_FIRST_STEP = "no-first-step"
+"""The detector of attempts that hang before their first step."""
+SILENCE_DETECTORS = frozenset({"no-progress", NO_FIRST_STEP, "silence"})
 _WORDS = {
     Symptom.CRASH: "The job crashed",
     Symptom.HANG: "The job hung",
@@ -103,6 +105,11 @@ def diagnose(anomalies: Sequence[Anomaly], job: TrainingJob) -> Diagnosis:
             (a.progress for a in ordered if a.progress is not None), key=lambda p: p.at, default=None
         ),
     )
+
+
+def hangs_at_its_start(diagnosis: Diagnosis) -> bool:
+    """The attempt hangs before its first step: the progress that is known is an earlier attempt's."""
+    return diagnosis.symptom is Symptom.HANG and any(NO_FIRST_STEP in names for names in diagnosis.rules)
 
 
 def strength(anomaly: Anomaly) -> tuple[int, int]:

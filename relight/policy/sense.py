@@ -12,6 +12,7 @@ ACCUSERS = (Source.KERNEL, Source.NVML, Source.PROMETHEUS, Source.SCHEDULER)
 
 _NOT_ZERO = {
     "hang_floor": "every silence between two steps would be a hang",
+    "start_floor": "every start that is silent for a moment would be a hang",
     "approval_deadline": "no person could ever decide",
     "confirm_window": "no source could be asked",
     "drain_window": "the old attempt could never leave its nodes",

@@ -9,7 +9,7 @@ from pydantic import Field
 from relight.contracts import Cause, Model, Outcome, UtcDatetime
 from relight.quality.figures import Rate, rate
 from relight.report.forecast import Forecast, forecast
-from relight.report.records import TIMED, Chain, ChainEnd, Loss, Phase, times_of
+from relight.report.records import TIMED, Chain, ChainEnd, CostUnknown, Loss, Phase, times_of
 from relight.report.spread import Spread, spread
 from relight.report.timeline import Bucket, buckets_of, kept, span_of
 
@@ -58,6 +58,8 @@ class Figures(Model):
     """The most expensive cause first."""
     cost_unknown: int = 0
     """Faults of which it is not known what they cost."""
+    cost_unknown_because: dict[CostUnknown, int] = Field(default={})
+    """The same, by why; the most frequent reason first."""
     phases: tuple[Spread, ...] = ()
     """In order of time; phases that are known of no recovery are left out."""
     waited: Spread | None = None
@@ -102,6 +104,9 @@ def figures(
         gpu_hours_by_phase=_sums(cost.by_phase for cost in costs),
         costs=tuple(costs),
         cost_unknown=sum(loss.gpu_hours is None for loss in faults),
+        cost_unknown_because=dict(
+            Counter(loss.cost_unknown for loss in faults if loss.cost_unknown is not None).most_common()
+        ),
         phases=tuple(
             found for phase in TIMED if (found := spread(phase.value, times_of(faults, phase))) is not None
         ),

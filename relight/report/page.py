@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from relight.durations import format_duration
 from relight.report import plots
 from relight.report.contents import Report
+from relight.report.forecast import Forecast
 from relight.report.records import Chain, Loss, Phase
 from relight.report.timeline import BY_THE_HOUR
 
@@ -16,6 +17,8 @@ MAX_CHAINS = 100
 """Rows of the table of runs."""
 MAX_LOSSES = 20
 """Rows of the table of the most expensive recoveries."""
+ENOUGH = 3
+"""A plot of fewer hours, recoveries or points shows less than the table below it."""
 _ROUND = (
     (timedelta(hours=1), timedelta(seconds=1)),
     (timedelta(days=2), timedelta(minutes=1)),
@@ -45,6 +48,7 @@ def render(report: Report) -> str:
         chains=hit[:MAX_CHAINS],
         more_chains=len(hit[MAX_CHAINS:]),
         losses=_dearest(report.chains),
+        enough=ENOUGH,
     )
 
 
@@ -71,16 +75,21 @@ def number(value: float | None) -> str:
 
 
 def _plots(report: Report) -> Iterator[tuple[str, str]]:
-    """By name, as addresses that hold the picture itself. What would be empty is left out."""
+    """By name, as addresses that hold the picture itself. Those with too little in them are left out."""
     figures = report.figures
-    if figures.ettr is not None:
+    if sum(bucket.ettr is not None for bucket in figures.buckets) >= ENOUGH:
         yield "efficiency", _picture(plots.efficiency(figures.buckets))
     if figures.gpu_hours:
         yield "costs", _picture(plots.costs([cost for cost in figures.costs if cost.gpu_hours]))
-    if figures.phases:
+    if max((phase.count for phase in figures.phases), default=0) >= ENOUGH:
         yield "phases", _picture(plots.phases(figures.phases))
-    if figures.forecast is not None:
+    if figures.forecast is not None and _says_something(figures.forecast):
         yield "forecast", _picture(plots.forecast(figures.forecast))
+
+
+def _says_something(found: Forecast) -> bool:
+    """The formula takes faults for rare: in a short window with a fault it may expect nothing at all."""
+    return sum(point.found_at_once > 0 for point in found.curve) >= ENOUGH
 
 
 def _picture(svg: str) -> str:

@@ -144,8 +144,12 @@ def _svg(figure: Figure) -> str:
 
 
 def _time_axis(axes: Axes) -> None:
-    """Marks at times as people say them, those that the data reach."""
+    """Marks at times as people say them, those that the data reach: two at least, or nobody could read it."""
     low, high = axes.get_xlim()
+    if sum(low <= mark.total_seconds() <= high for mark in _MARKS) < 2:
+        low = max((m.total_seconds() for m in _MARKS if m.total_seconds() <= low), default=low)
+        high = min((m.total_seconds() for m in _MARKS if m.total_seconds() >= high), default=high)
+        axes.set_xlim(low, high)
     marks = [mark.total_seconds() for mark in _MARKS if low <= mark.total_seconds() <= high]
     axes.xaxis.set_major_locator(FixedLocator(marks))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -38,6 +38,15 @@ BEFORE_TRAINING: tuple[Phase, ...] = (Phase.DETECT, Phase.DECIDE, Phase.QUEUE, P
 """What comes before training goes on: u of the formula."""
 
 
+class CostUnknown(StrEnum):
+    """Why it is not known what a fault cost, in words that follow a number of faults."""
+
+    OPEN = "still open"
+    NOT_ACTED = "relight did nothing about it"
+    NO_GPUS = "the scheduler tells of no GPUs of the job"
+    NO_STEPS = "it is not known how much was to be trained again"
+
+
 class Loss(Model):
     """One recovery: what was lost, and where."""
 
@@ -67,6 +76,8 @@ class Loss(Model):
     gpus: int | None = None
     gpu_hours: float | None = None
     """As the recovery itself counted them; None: not known."""
+    cost_unknown: CostUnknown | None = None
+    """Why they are not known; None: they are."""
     restarted: bool = False
     """A new attempt followed."""
 
@@ -139,6 +150,7 @@ def loss_of(audit: RecoveryAudit, now: datetime) -> Loss:
     outcome, found = audit.outcome, audit.diagnosis
     productive = outcome.times.productive if outcome is not None else None
     occurred = (outcome.times.occurred if outcome is not None else None) or found.occurred_at
+    gpus = audit.gpus if audit.gpus is not None else _gpus(outcome)
     return Loss(
         recovery_id=audit.recovery_id,
         chain_id=audit.monitor_id or audit.recovery_id,
@@ -156,8 +168,9 @@ def loss_of(audit: RecoveryAudit, now: datetime) -> Loss:
         phases=_phases(outcome, occurred, _step_time(audit)) if outcome is not None else {},
         waited=_waited(audit),
         nodes=len(audit.job.nodes),
-        gpus=audit.gpus if audit.gpus is not None else _gpus(outcome),
+        gpus=gpus,
         gpu_hours=outcome.gpu_hours_lost if outcome is not None else None,
+        cost_unknown=_cost_unknown(outcome, gpus),
         restarted=outcome is not None and outcome.new_attempt is not None,
     )
 
@@ -237,6 +250,16 @@ def _step_time(audit: RecoveryAudit) -> timedelta | None:
 def _waited(audit: RecoveryAudit) -> timedelta | None:
     approved = audit.outcome.times.approved if audit.outcome is not None else None
     return _between(audit.asked, approved)
+
+
+def _cost_unknown(outcome: RecoveryOutcome | None, gpus: int | None) -> CostUnknown | None:
+    if outcome is None:
+        return CostUnknown.OPEN
+    if outcome.gpu_hours_lost is not None:
+        return None
+    if outcome.times.acted is None:
+        return CostUnknown.NOT_ACTED
+    return CostUnknown.NO_GPUS if gpus is None else CostUnknown.NO_STEPS
 
 
 def _gpus(outcome: RecoveryOutcome | None) -> int | None:

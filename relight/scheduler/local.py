@@ -11,6 +11,7 @@ inherits only `INHERITED` from its submitter's environment, and ended jobs are n
 import asyncio
 import json
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from relight.scheduler.local_store import Store
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
+    NoSuchName,
     NoSuchNode,
     NotPermitted,
     SchedulerUnreachable,
@@ -150,6 +152,15 @@ class LocalScheduler:
         def read(db: _Db) -> list[JobInfo]:
             rows = db.execute("SELECT * FROM jobs WHERE instr(comment, ?) ORDER BY id", (text,)).fetchall()
             return [_job_info(db, row) for row in rows]
+
+        return await self._read(read)
+
+    async def open_jobs_of(self, user: str) -> Sequence[JobInfo]:
+        """See the port."""
+
+        def read(db: _Db) -> list[JobInfo]:
+            jobs = (_job_info(db, row) for row in db.execute("SELECT * FROM jobs ORDER BY id").fetchall())
+            return [info for info in jobs if info.user == user and not info.state.is_over]
 
         return await self._read(read)
 
@@ -338,7 +349,13 @@ class LocalScheduler:
             raise SchedulerUnreachable(f"the local scheduler in {self._store.state_dir} failed: {e}") from e
 
 
+_JOB_ID = re.compile(r"[0-9][0-9_+]*")
+"""Ids of arrays and of heterogeneous jobs look like ids, although there are none here."""
+
+
 def _find(db: _Db, job_id: str) -> sqlite3.Row:
+    if not _JOB_ID.fullmatch(job_id):
+        raise NoSuchName(f"{job_id[:80]!r} is no job id: those of the local scheduler are numbers")
     row = local_store.find_job(db, job_id)
     if row is None:
         raise NoSuchJob(f"the local scheduler knows no job {job_id!r}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from relight.contracts import JobInfo, Model, NodeInfo
+from relight.errors import WrongRequestError
 
 
 class SchedulerError(Exception):
@@ -45,6 +46,10 @@ class NotPermitted(SchedulerError):
 
 class InvalidRequest(SchedulerError):
     """The scheduler refuses the request as such, or in the job's present state."""
+
+
+class NoSuchName(InvalidRequest, WrongRequestError):
+    """What should name a job or a node can be no name of one; the scheduler is not asked."""
 
 
 class NotSupported(SchedulerError):
@@ -169,6 +174,9 @@ class Scheduler(Protocol):
 
     async def find_by_comment(self, text: str) -> Sequence[JobInfo]:
         """Reads all jobs that the scheduler still lists whose comment contains `text`."""
+
+    async def open_jobs_of(self, user: str) -> Sequence[JobInfo]:
+        """Reads the user's jobs that have not ended."""
 
     async def drain_node(self, node: str, reason: str) -> None:
         """Keeps new jobs off a node.

@@ -10,6 +10,7 @@ from relight.scheduler import slurm_submit, slurm_text
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
+    NoSuchName,
     NotSupported,
     SchedulerError,
     SchedulerUnreachable,
@@ -20,6 +21,7 @@ from relight.scheduler.slurm_run import SlurmCommands, account_of
 
 _JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10}|\+[0-9]{1,5})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
+_USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,63}")
 _PARTITION = re.compile(r"[^\s=,]{1,255}")
 _ALL_NODES = "ALL"  # scontrol(1): NodeName=ALL means every node
 
@@ -157,6 +159,13 @@ class SlurmCliScheduler:
         found = await self._list()
         return [info for job_id, info in found.items() if job_id == info.job_id and text in info.comment]
 
+    async def open_jobs_of(self, user: str) -> Sequence[JobInfo]:
+        """See the port. A user without any may be one that Slurm does not know; that is no error."""
+        if not _USER.fullmatch(user):
+            return ()
+        found = await self._list(filters=(f"--user={user}",))
+        return [info for job_id, info in found.items() if job_id == info.job_id and not info.state.is_over]
+
     # ---- jobs --------------------------------------------------------------------------------------------
 
     async def submit(self, request: SubmitRequest) -> str:
@@ -280,10 +289,10 @@ def check_job(job_id: str) -> None:
     """Refuses what is no job id.
 
     Raises:
-        InvalidRequest: it is none.
+        NoSuchName: it is none.
     """
     if not _JOB_ID.fullmatch(job_id):
-        raise InvalidRequest(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
+        raise NoSuchName(f"{job_id[:80]!r} is no job id: 123, 123_4 (task of an array) or 123+1 are")
 
 
 def _check_changeable(job_id: str) -> None:
@@ -300,7 +309,7 @@ def check_node(node: str) -> None:
     """Refuses what is no name of one node.
 
     Raises:
-        InvalidRequest: it is none.
+        NoSuchName: it is none.
     """
     if not _NODE.fullmatch(node) or node.upper() == _ALL_NODES:
-        raise InvalidRequest(f"{node[:80]!r} is no name of one node")
+        raise NoSuchName(f"{node[:80]!r} is no name of one node")

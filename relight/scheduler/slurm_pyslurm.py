@@ -117,6 +117,10 @@ class SlurmPyslurmScheduler:
         """See the port."""
         return await self._listed(text=text)
 
+    async def open_jobs_of(self, user: str) -> Sequence[JobInfo]:
+        """See the port. By squeue, which asks for one user's jobs alone."""
+        return await self._commands.open_jobs_of(user)
+
     # ---- jobs --------------------------------------------------------------------------------------------
 
     async def submit(self, request: SubmitRequest) -> str:

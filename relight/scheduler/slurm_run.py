@@ -19,6 +19,8 @@ MAX_OUTPUT = 64 * 1024 * 1024
 
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _CHUNK = 64 * 1024
+_COLUMNS = ("--format=", "--Format=", "--delimiter=")
+"""Options that say how a listing looks: nothing to tell people."""
 _KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
 """Says how slurmctld is reached. All other SLURM_*, SBATCH_*, ... would change what options mean."""
 _DROPPED = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
@@ -227,5 +229,6 @@ def _identity(account: pwd.struct_passwd | None) -> _Identity:
 
 
 def _asked(program: str, args: Sequence[str]) -> str:
-    """The command, short enough for a message."""
-    return clean_text(" ".join((Path(program).name, *args)), limit=120)
+    """The command, short enough for a message, and without the columns that were asked for."""
+    told = (arg for arg in args if not arg.startswith(_COLUMNS))
+    return clean_text(" ".join((Path(program).name, *told)), limit=120)

@@ -2,6 +2,8 @@
 
 from itertools import groupby
 
+from pydantic.fields import FieldInfo
+
 from relight.contracts import Cause, Symptom
 from relight.contracts import cause as cause_module
 from relight.diagnosis.catalogue import Catalogue, Kind, Names, Signature
@@ -9,6 +11,8 @@ from relight.diagnosis.steplines import FORMATS
 from relight.diagnosis.xid import XidClass, XidEntry
 from relight.docstrings import below
 from scripts.reference.markdown import code, head, prose, table
+from scripts.reference.settings import default_text
+from scripts.reference.types import words
 
 INTRO = """\
 How relight reads logs: [diagnosis.md](../diagnosis.md). `relight catalogue list` prints the signatures that
@@ -30,6 +34,15 @@ def page() -> str:
         "## Roles\n",
         "What a line means for the others: a *root* explains others, a *cascade* follows from something, "
         "*context* tells only when there is nothing else, *benign* lines look bad and are not.\n",
+        "## Fields of a signature\n",
+        "What an entry under `signatures:` of a family file may have. Only the first three must be there, "
+        "and for `relight catalogue lint` the examples.\n",
+        table(("field", "value", "default", "meaning"), _fields()),
+        "Named groups of the pattern have a meaning: `rank`, `node` (or a name that begins so), `gpu`, "
+        "`peer` (the far end of a network message), `code` (Xid), `key` (what a replay of the same failure "
+        "prints again).\n",
+        "`names` is one of:\n",
+        table(("value", "meaning"), _members(Names)),
         "## Signatures\n",
         f"{len(known)} of them, in {len({s.family for s in known})} families.\n",
     ]
@@ -51,6 +64,25 @@ def page() -> str:
     return "\n".join(parts)
 
 
+_NOT_WRITTEN = {"family", "where"}
+"""Fields that the loader fills in."""
+
+
+def _fields() -> list[tuple[str, ...]]:
+    texts = below(Signature)
+    return [
+        (code(name), _value(field), code(default_text(field)), prose(texts[name]))
+        for name, field in Signature.model_fields.items()
+        if name not in _NOT_WRITTEN
+    ]
+
+
+def _value(field: FieldInfo) -> str:
+    if field.annotation is Cause:
+        return "one of the [causes](#causes)"
+    return words(field.annotation)
+
+
 def _row(s: Signature) -> tuple[str, ...]:
     tells = s.role is not Kind.BENIGN
     example = s.positive[0] if s.positive else ""
@@ -66,7 +98,7 @@ def _row(s: Signature) -> tuple[str, ...]:
     )
 
 
-def _members(kind: type[Symptom] | type[Cause] | type[XidClass]) -> list[tuple[str, str]]:
+def _members(kind: type[Symptom | Cause | XidClass | Names]) -> list[tuple[str, str]]:
     texts = below(kind)
     return [(code(member.value), prose(texts.get(member.name, ""))) for member in kind]
 

@@ -1,38 +1,13 @@
 """No progress: the attempt runs, and its step lines have stopped for longer than its rhythm allows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from relight.contracts import (
-    Anomaly,
-    Attempt,
-    Evidence,
-    NodeInfo,
-    Policy,
-    Progress,
-    Source,
-    Suspect,
-    Symptom,
-    TrainingJob,
-)
+from relight.contracts import Anomaly, Attempt, Evidence, NodeInfo, Policy, Progress, Source, Symptom
+from sensor.detect.silence import evidence_of, in_seconds, is_due, suspected, unanswering
 from sensor.memory import Memory
-from sensor.view import is_silent
 
 DETECTOR = "no-progress"
-MOST_REPEATS = 4
-"""A hang that goes on is reported again so often, each time after twice the silence."""
-
-
-def patient(job: TrainingJob) -> Policy:
-    """The job's policy, with the patience that refuted hangs have taught."""
-    policy = job.policy
-    if job.patience == 1:  # of nearly all jobs; this runs at each look at each of them
-        return policy
-    longer = {
-        "hang_floor": policy.hang_floor * job.patience,
-        "hang_factor": policy.hang_factor * job.patience,
-    }
-    return policy.model_copy(update=longer)
 
 
 def silent_until(memory: Memory, policy: Policy) -> datetime | None:
@@ -62,27 +37,27 @@ def no_progress(
     The caller makes sure that it is a silence: the scheduler has just said that the attempt runs, and the
     logs are read to their ends.
     """
-    deadline, progress = silent_until(memory, policy), memory.progress
-    if deadline is None or progress is None or memory.hang_told > MOST_REPEATS:
+    deadline, progress, read_at = silent_until(memory, policy), memory.progress, memory.trail.rhythm.at
+    if deadline is None or progress is None or read_at is None:
         return None
-    # Told, and not taken for a hang? A silence that has doubled since is worth another word.
-    if now < progress.at + (deadline - progress.at) * 2**memory.hang_told:
+    allowed = deadline - read_at
+    if not is_due(read_at, allowed, memory.hang_told, now):
         return None
-    silent = [] if nodes is None else [nodes[n] for n in memory.nodes if n in nodes and is_silent(nodes[n])]
+    silent = unanswering(memory.nodes, nodes)
     return Anomaly(
         anomaly_id=Anomaly.make_id(attempt, DETECTOR, progress.step, memory.hang_told),
         attempt=attempt,
         symptom=Symptom.HANG,
-        suspects=tuple(Suspect(node=n.name, because="it does not answer the scheduler") for n in silent),
+        suspects=suspected(silent),
         evidence=(
             Evidence(
                 source=Source.JOB_LOG,
                 observed_at=now,
-                text=_describe(progress, deadline - progress.at, now),
+                text=_describe(progress, allowed, now, at_least=memory.step_written is not None),
                 where=memory.trail.where,
                 line=memory.trail.line_number,
             ),
-            *_silent_nodes(silent, now),
+            *evidence_of(silent, now),
         ),
         occurred_at=progress.at,
         detected_at=now,
@@ -93,31 +68,14 @@ def no_progress(
     )
 
 
-def _describe(progress: Progress, allowed: timedelta, now: datetime) -> str:
+def _describe(progress: Progress, allowed: timedelta, now: datetime, *, at_least: bool) -> str:
     pace = (
-        f"they came every {_seconds(progress.interval)}"
+        f"they came every {in_seconds(progress.interval)}"
         if progress.interval
         else "their pace is not known yet"
     )
+    silence = f"{'at least ' if at_least else ''}{in_seconds(now - progress.at)}"
     return (
-        f"no step line for {_seconds(now - progress.at)} after step {progress.step}; {pace}, "
-        f"and {_seconds(allowed)} of silence are allowed"
+        f"no step line for {silence} after step {progress.step}; {pace}, "
+        f"and {in_seconds(allowed)} of silence are allowed"
     )
-
-
-def _silent_nodes(silent: Sequence[NodeInfo], now: datetime) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(
-            source=Source.SCHEDULER,
-            observed_at=now,
-            node=node.name,
-            text=f"node {node.name} does not answer the scheduler",
-            where="node state",
-        )
-        for node in silent[:10]
-    )
-
-
-def _seconds(duration: timedelta) -> str:
-    seconds = duration.total_seconds()
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"

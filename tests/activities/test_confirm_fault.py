@@ -7,6 +7,7 @@ import pytest
 from activities.confirm_fault import confirm_fault
 from relight.contracts import Cause, Diagnosis, JobState, Progress, Symptom, TrainingJob
 from relight.contracts.steps import ATTEMPT_CHANGED, NOT_YET, UNREACHABLE, ConfirmInput
+from relight.diagnosis.verdict import NO_FIRST_STEP
 from relight.policy.holds import LAUNCH_FAILED
 from tests.activities.conftest import Runner, step_line, step_lines, training
 from tests.activities.double import T0, Double, running
@@ -261,6 +262,37 @@ async def test_without_a_known_step_silence_counts_from_our_look(run: Runner, lo
     assert "0 s of 2 s" in await run.fails(confirm_fault, fault, NOT_YET)
     run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=3)).isoformat()
     assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+def start(step: int | None) -> ConfirmInput:
+    """An attempt that has made no step, and whose log has been silent for ten minutes."""
+    fault = given(Symptom.HANG, step=step, ago=600, interval=None)
+    diagnosis = fault.diagnosis.model_copy(update={"rules": ((NO_FIRST_STEP,),)})
+    return fault.model_copy(update={"diagnosis": diagnosis})
+
+
+@pytest.mark.parametrize(
+    ("step", "earlier"), [(None, "importing torch\n"), (130, step_lines(120, 130)), (None, "")]
+)
+async def test_a_hang_before_the_first_step_is_confirmed_by_a_log_that_stays_silent(
+    run: Runner, log: Path, step: int | None, earlier: str
+) -> None:
+    log.write_text(earlier)
+    assert "0 s of 15 s" in await run.fails(confirm_fault, start(step), NOT_YET)
+    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=16)).isoformat()
+    result = await run(confirm_fault, start(step))
+    assert result.verdict == "confirmed"
+    assert "its log has been silent for 600 s with no step" in result.summary
+
+
+@pytest.mark.parametrize("line", ["loading shard 7 of 9\n", step_line(121)])
+async def test_a_hang_before_the_first_step_is_refuted_by_whatever_is_written(
+    run: Runner, log: Path, line: str
+) -> None:
+    await run.fails(confirm_fault, start(125), NOT_YET)
+    with log.open("a") as file:
+        file.write(line)
+    assert (await run(confirm_fault, start(125))).verdict == "refuted"
 
 
 async def test_no_log_can_be_read(run: Runner, double: Double) -> None:

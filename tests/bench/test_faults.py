@@ -1,5 +1,6 @@
 """The pure parts of the fault suite: the table, the order of runs, verdicts, numbers and the page."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from bench.faults.plan import due
 from bench.faults.record import Recovery, Run, StepTime, read_runs
 from bench.faults.report import AIMS, judged, page, spread, summarize
 from bench.faults.scenarios import BY_NAME, RECOVERABLE, SCENARIOS, Blame, Ending
+from bench.faults.stage import JOB, TRAINING
 from relight.contracts import Action, Attempt, Cause, Outcome, RecoveryOutcome
 from relight.contracts.messages import EndReason
 from relight.contracts.outcome import Timeline
@@ -63,6 +65,12 @@ def test_every_row_can_be_carried_out_and_judged() -> None:
             assert int(argument.split()[0]) in XIDS
 
 
+def test_the_training_imports_the_standard_library_and_not_its_neighbours() -> None:
+    names = {path.stem for path in TRAINING.parent.glob("*.py")}
+    assert names & sys.stdlib_module_names, "nothing is shadowed any more: neither test nor setting is needed"
+    assert "PYTHONSAFEPATH=1" in JOB
+
+
 # ---- order and resumption ----------------------------------------------------------------------------------
 
 
@@ -103,6 +111,7 @@ RIGHT = [
     a_run("time-limit", restarts=0, trains=False, end=EndReason.TIME_LIMIT),
     a_run("disk-full", recovery(Outcome.STOPPED, **FAULTY), restarts=0, trains=False),
     a_run("nan", recovery(cause=Cause.NUMERICAL), asked_at=AT),
+    a_run("bad-node", recovery(cause=Cause.UNKNOWN)),
 ]
 WRONG = [
     ("detected", a_run("exception", restarts=0, trains=False)),
@@ -120,6 +129,8 @@ WRONG = [
     ("action", a_run("scancel", restarts=1, end=EndReason.CANCELLED)),
     ("ended_well", a_run("disk-full", recovery(Outcome.STOPPED, **FAULTY), restarts=2)),
     ("ended_well", a_run("nan", recovery(cause=Cause.NUMERICAL))),
+    ("node", a_run("bad-node", recovery(cause=Cause.UNKNOWN), restarts=2)),
+    ("node", a_run("bad-node", recovery(**{**EXCLUDED, "excluded_nodes": ("node07",)}))),
 ]
 
 

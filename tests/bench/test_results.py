@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench import page, results
+from bench import markdown, page, results
 
 RESULT: dict[str, Any] = {
     "bench": "scan",
@@ -85,7 +85,18 @@ def test_a_benchmark_that_the_page_does_not_know_is_shown_all_the_same() -> None
     ],
 )  # fmt: skip
 def test_cells(value: object, shown: str) -> None:
-    assert page.cell(value) == shown
+    assert markdown.cell(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.25, "0.25 of 1 (met, 0.75 to spare)"), (1.5, "1.5 of 1 (**MISSED by 0.5**)")],
+)
+def test_a_limit_says_by_how_much(value: float, shown: str) -> None:
+    run = {"rest_cpu_percent": 0.1, "rest_rss_mb": 40.0}
+    result = RESULT | {"bench": "node_sensor", "limits": {"cpu_percent": 1.0, "rss_mb": 60.0}}
+    text = page.page([result | {"runs": [run, run | {"rest_cpu_percent": value}]}])
+    assert f"Limits, of the worst run: at rest, % of a core {shown}; at rest, MB 40 of 60 (" in text
 
 
 def test_the_page_in_the_repository_is_made_of_the_results_in_it() -> None:

@@ -9,7 +9,7 @@ from relight.report.contents import Report
 from relight.report.figures import figures
 from relight.report.page import render
 from tests.browser.accessibility import assert_accessible
-from tests.relight.report.making import HOSTILE, SINCE, UNTIL, a_month
+from tests.relight.report.making import HOSTILE, SINCE, UNTIL, a_month, a_try_out
 
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 A4_POINTS = (595, 842)
@@ -19,7 +19,7 @@ def empty() -> Report:
     return Report(made=UNTIL, figures=figures([], SINCE, UNTIL))
 
 
-@pytest.fixture(params=[a_month, empty], ids=["a month", "empty"])
+@pytest.fixture(params=[a_month, a_try_out, empty], ids=["a month", "a try-out", "empty"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The page as a file, as people open it."""
     out = tmp_path / "report.html"

@@ -42,7 +42,8 @@ class Place:
         self.watched = self.broken = False
 
     def start_job(self) -> None:
-        """Submits the page's training job."""
+        """Submits the page's training job, which will save into a directory that is there."""
+        (self.dir / "checkpoints").mkdir(exist_ok=True)
         script = self.dir / "job.sh"
         script.write_text(JOB)
         self.job = self.world.slurm.run("sbatch", "--parsable", f"--chdir={self.dir}", str(script)).strip()

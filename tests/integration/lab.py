@@ -240,7 +240,7 @@ class Lab:
         if mode is not None:
             self.cli(
                 "watch", training.job_id, "--policy", policy, "--mode", mode,
-                "--checkpoints", str(directory / "checkpoints"),
+                "--checkpoints", str(directory / "checkpoints"), "--force",  # made by the job
             )  # fmt: skip
         self.until(f"step {wait_step}", lambda: training.last_step() >= wait_step, 60)
         return training

@@ -89,6 +89,7 @@ class Scene:
         self.view = View(asked_at=START - timedelta(days=1), reachable=False)
         self.behind = False
         self.troubles: dict[str, str] = {}
+        self.files = 1
         self.messages: list[Message] = []
 
     def ask(self) -> None:
@@ -100,17 +101,26 @@ class Scene:
         self.view = View(asked_at=self.now, jobs=jobs, nodes=self.nodes)
 
     def tick(
-        self, *events: Event, after: float = 0.25, ask: bool = True, historic: bool = False
+        self,
+        *events: Event,
+        after: float = 0.25,
+        ask: bool = True,
+        historic: bool = False,
+        grew: bool = False,
+        written: datetime | None = None,
     ) -> list[Message]:
-        """Some time later these lines are read."""
+        """Some time later these lines are read; `written` is given of those that nobody saw come."""
         self.now += timedelta(seconds=after)
         if ask:
             self.ask()
         reading = Reading(
             began=self.now,
-            seen=[Seen(event, self.now, historic, timed=True) for event in events],
+            seen=[
+                Seen(event, self.now, historic, timed=written is None, written=written) for event in events
+            ],
             behind=self.behind,
-            files=1,
+            files=self.files,
+            grew=grew,
             troubles=self.troubles,
         )
         messages = self.watch.advance(reading, self.view, self.now)

@@ -70,6 +70,8 @@ def test_a_second_sensor_stands_by_and_takes_over(tmp_path: Path) -> None:
         until("the first watches", lambda: says(tmp_path, "one", "the sensor watches"), tmp_path)
         second = start(tmp_path, "two")
         until("the second stands by", lambda: says(tmp_path, "two", "standing by"), tmp_path)
+        assert says(tmp_path, "two", f"pid {first.pid} on {socket.gethostname()}"), "it names who holds it"
+        assert says(tmp_path, "two", "set state_dir")
         assert not says(tmp_path, "two", "the sensor watches")
         first.kill()
         until("the second watches", lambda: says(tmp_path, "two", "the sensor watches"), tmp_path)

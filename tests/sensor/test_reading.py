@@ -1,5 +1,6 @@
 """From bytes to events: what a restarted sensor reads, and with which times."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -71,6 +72,19 @@ def test_a_traceback_is_one_finding_with_the_node_of_its_rank(tmp_path: Path) ->
     assert (seen[1].rank, seen[1].node, seen[1].ends_rank) == (3, "node02", True)
 
 
+def test_what_is_read_once_more_is_nothing_new(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("importing torch\n")
+    logs = JobLogs(CATALOGUE, [str(file)], fresh=True)
+    grew = [logs.look(seconds, NOW).grew for seconds in (0.0, 1.0)]
+    logs.place(["node01", "node02"], 2)  # a new reader is fed the same bytes
+    again = logs.look(2.0, NOW)
+    with file.open("a") as opened:
+        opened.write("building the index\n")
+    assert [*grew, again.grew, logs.look(3.0, NOW).grew] == [True, False, False, True]
+    assert again.bytes > 0
+
+
 def test_a_traceback_that_a_restart_cuts_in_two_is_found_once(tmp_path: Path) -> None:
     text = line(1) + TRACEBACK + line(2)
     whole = (tmp_path / "whole.log").resolve()
@@ -133,9 +147,12 @@ def test_junk_and_a_line_of_a_megabyte_do_no_harm(tmp_path: Path) -> None:
 def test_lines_that_nobody_saw_come_are_seen_now_but_keep_their_distances(tmp_path: Path) -> None:
     file = tmp_path / "a.log"
     file.write_text("".join(line(n, seconds=2.0 * n) for n in range(1, 11)))
+    changed = NOW - timedelta(hours=1)
+    os.utime(file, (0, changed.timestamp()))
     seen = Reader(file, fresh=True).look()
     assert all(s.historic for s in seen)
     assert seen[-1].at == NOW + timedelta(seconds=1)
+    assert {s.written for s in seen} == {changed}
     assert {b.at - a.at for a, b in pairwise(seen)} == {timedelta(seconds=2)}
 
 
@@ -146,7 +163,9 @@ def test_live_lines_lie_within_the_time_since_the_last_look(tmp_path: Path) -> N
     reader.look()
     with file.open("a") as f:
         f.write(line(2, 100) + line(3, 200))
-    assert [s.at - NOW for s in reader.look(0.25)] == [timedelta(seconds=1), timedelta(seconds=1.25)]
+    seen = reader.look(0.25)
+    assert [s.at - NOW for s in seen] == [timedelta(seconds=1), timedelta(seconds=1.25)]
+    assert [s.written for s in seen] == [None, None]
 
 
 def test_an_unfinished_last_line_counts_when_the_file_is_rewritten(tmp_path: Path) -> None:

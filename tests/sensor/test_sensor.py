@@ -304,7 +304,7 @@ async def test_a_sensor_that_is_killed_tells_nothing_twice_and_misses_nothing(la
         process.kill()
         process.wait()
         process = lab.process()
-        await asyncio.sleep(3)
+        await asyncio.sleep(5)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:

@@ -670,6 +670,34 @@ def test_a_hang_that_began_while_the_sensor_was_away_is_found() -> None:
     assert len(scene.anomalies()) == 1
 
 
+@pytest.mark.parametrize("began_ago", [7200, 600])
+def test_a_job_that_hung_before_the_watch_began_stood_still_since_its_log_did(began_ago: float) -> None:
+    scene = Scene()
+    scene.now = START + timedelta(hours=3)
+    scene.says = info(start_time=scene.now - timedelta(seconds=began_ago))
+    last_written = scene.now - timedelta(hours=1)
+    scene.tick()
+    scene.tick(*[step(n) for n in range(1, 40)], historic=True, written=last_written)
+    watched_since = scene.now
+    while not scene.anomalies():
+        scene.tick(after=1)
+    assert scene.now - watched_since >= JOB.policy.hang_floor, (
+        "a hang is one only if the sensor saw it stand still"
+    )
+    (anomaly,) = scene.anomalies()
+    since = max(last_written, scene.says.start_time or last_written)
+    assert anomaly.occurred_at == since
+    assert anomaly.progress is not None
+    assert (anomaly.progress.step, anomaly.progress.at) == (39, since)
+    silent = (scene.now - since).total_seconds()
+    assert f"no step line for at least {silent:.0f} s after step 39" in anomaly.evidence[0].text
+    assert [r.at for r in scene.reports() if r.event is AttemptEvent.PROGRESS] == [since]
+    scene.tick(step(40))
+    while len(scene.anomalies()) < 2:
+        scene.tick(after=1)
+    assert "at least" not in scene.anomalies()[1].evidence[0].text, "this step was seen to come"
+
+
 def test_a_failure_while_the_sensor_was_away_is_found() -> None:
     scene = Scene()
     scene.train()

@@ -198,6 +198,17 @@ async def test_it_ends_in_order(worker: WorkerProcess, sig: signal.Signals) -> N
     assert "Traceback" not in worker.text()
 
 
+@pytest.mark.parametrize("cached", [True, False])
+async def test_it_warns_once_where_workflows_are_compiled_for_each_execution(
+    worker: WorkerProcess, tmp_path: Path, cached: bool
+) -> None:
+    cache = {"PYTHONPYCACHEPREFIX": str(tmp_path / "cache")}
+    worker.start(**cache, PYTHONDONTWRITEBYTECODE="" if cached else "1").serving()
+    warning = "workflows are compiled for each execution"
+    assert worker.text().count(warning) == (0 if cached else 1)
+    assert ("PYTHONDONTWRITEBYTECODE is set" in worker.text()) is not cached
+
+
 async def test_every_try_of_a_step_is_logged(
     worker: WorkerProcess, train: Training, client: Client, tmp_path: Path
 ) -> None:

@@ -98,6 +98,15 @@ def anomaly(name: str = "a1", restart: int = 0, step: int | None = 120, **fields
     return Anomaly(**(defaults | fields))
 
 
+def hang_at_start(name: str = "h1", restart: int = 0) -> Anomaly:
+    """As the sensor tells it of an attempt that has made no step."""
+    return anomaly(
+        name, restart, step=None, symptom=Symptom.HANG, cause=Cause.UNKNOWN, key="",
+        detector="no-first-step", text="no step yet, and nothing was written to the log for 1800 s",
+        evidence=(Evidence(source=Source.JOB_LOG, observed_at=T0, text="no step yet"),),
+    )  # fmt: skip
+
+
 def diagnosis(**fields: Any) -> Diagnosis:
     step = fields.pop("step", 120)
     nodes = fields.pop("nodes", ())

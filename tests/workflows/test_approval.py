@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from relight.cli.devserver import DevServer, find_temporal
 from relight.contracts import Cause, Mode, Outcome, Symptom
-from relight.contracts.messages import Decision, DecisionResult, ModeChange, Note
+from relight.contracts.messages import Decision, DecisionResult, ModeChange, Note, RecoveryStatus
 from relight.contracts.policy import MayAct, OnExpiry
 from relight.contracts.steps import UNREACHABLE, LocateResult
 from tests.workflows import samples
@@ -107,7 +107,10 @@ async def test_stale_nameless_and_second_decisions_are_refused_with_the_reason(l
     lab.world.will("wait_nodes_free", not_yet())  # keeps the recovery open after the approval
     await recovery.execute_update("decide", good)
     try:
-        assert "no plan is waiting" in await refused(good.model_copy(update={"by": "bob"}))
+        late = await refused(good.model_copy(update={"by": "bob"}))
+        assert f"no plan is waiting for a decision: plan {shown.plan_digest} was approved by ada at " in late
+        status = await recovery.query("status", result_type=RecoveryStatus)
+        assert status.last_decision.startswith(f"plan {shown.plan_digest} was approved by ada at ")
     except RPCError:
         pytest.fail("the recovery ended before the second decision")
 
@@ -190,6 +193,16 @@ async def test_a_hang_that_goes_on_is_refuted(lab: Lab) -> None:
     await lab.plan(recovery)
     await recovery.signal("report_attempt", samples.report("progress", step=120))  # the old step again
     await recovery.signal("report_attempt", samples.report("progress", step=121))
+    outcome = await asyncio.wait_for(recovery.result(), 30)
+    assert (outcome.outcome, outcome.reason) == (Outcome.REFUTED, "training went on by itself")
+
+
+async def test_a_hang_before_the_first_step_is_refuted_by_any_step_of_the_attempt(lab: Lab) -> None:
+    """It goes on from its checkpoint, before the step that an earlier attempt reached."""
+    hang = samples.diagnosis(symptom=Symptom.HANG, cause=Cause.UNKNOWN, rules=(("no-first-step",),))
+    recovery = await lab.recover(job=observed(), diagnosis=hang)
+    await lab.plan(recovery)
+    await recovery.signal("report_attempt", samples.report("progress", step=101))
     outcome = await asyncio.wait_for(recovery.result(), 30)
     assert (outcome.outcome, outcome.reason) == (Outcome.REFUTED, "training went on by itself")
 

@@ -26,7 +26,7 @@ def asked(**rules: object) -> Approval:
     [
         ({}, [("ada", True)], [""], "", True),
         ({}, [("", True)], [""], "", True),
-        ({}, [("ada", True), ("bob", True)], ["", "approved by ada already"], "", True),
+        ({}, [("ada", True), ("bob", True)], ["", "was approved by ada at 20"], "", True),
         ({"approvals": 2}, [("ada", True)], [""], "1 of 2, by ada", False),
         ({"approvals": 2}, [("ada", True), ("bob", True)], ["", ""], "", True),
         ({"approvals": 2}, [("ada", True), ("ada", True)], ["", "somebody else"], "1 of 2", False),
@@ -48,7 +48,7 @@ def test_who_says_what(
 ) -> None:
     approval = asked(**rules)
     for (by, approved), refusal in zip(says, refused, strict=True):
-        said = approval.take(Decision(by=by, approved=approved))
+        said = approval.take(Decision(by=by, approved=approved), samples.T0)
         assert refusal in said
         assert bool(said) is bool(refusal)
     assert wanted in approval.still_wanted()
@@ -58,8 +58,8 @@ def test_who_says_what(
 
 def test_both_names_are_kept() -> None:
     approval = asked(approvals=2)
-    approval.take(Decision(by="ada"))
-    approval.take(Decision(by="bob", reason="seen"))
+    approval.take(Decision(by="ada"), samples.T0)
+    approval.take(Decision(by="bob", reason="seen"), samples.T0)
     answer = approval.close()
     assert answer is not None
     assert answer.approved
@@ -70,11 +70,11 @@ def test_both_names_are_kept() -> None:
 
 def test_the_first_word_on_an_old_plan_is_none_on_a_new_one() -> None:
     approval = asked(approvals=2)
-    approval.take(Decision(by="ada"))
+    approval.take(Decision(by="ada"), samples.T0)
     approval.ask(OTHER, samples.T0)
     assert approval.approvals == ()
-    assert "is shown" in approval.take(Decision(by="bob", plan_digest=PLAN.digest))
-    assert approval.take(Decision(by="bob")) == ""
+    assert "is shown" in approval.take(Decision(by="bob", plan_digest=PLAN.digest), samples.T0)
+    assert approval.take(Decision(by="bob"), samples.T0) == ""
     assert approval.decision is None
 
 
@@ -83,3 +83,13 @@ def test_rules_that_contradict_each_other_are_refused() -> None:
         Policy(approvals=2, on_expiry=OnExpiry.PROCEED)
     with pytest.raises(ValidationError, match="approvers names 1"):
         Policy(approvals=2, approvers=("ada",))
+
+
+def test_who_comes_too_late_hears_who_decided_and_when() -> None:
+    approval = asked()
+    assert approval.refusal(Decision(by="eve")) == ""
+    approval.take(Decision(by="ada", approved=False), samples.T0)
+    decided = f"plan {PLAN.digest} was rejected by ada at {samples.T0:%Y-%m-%d %H:%M:%S} UTC"
+    assert approval.refusal(Decision(by="bob")) == f"{decided} already"
+    approval.close()
+    assert approval.refusal(Decision(by="bob")) == f"no plan is waiting for a decision: {decided}"

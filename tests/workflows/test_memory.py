@@ -339,6 +339,32 @@ def test_progress_reaches_the_recovery_of_a_hang_only() -> None:
         assert len(memory.forwards) == told
 
 
+@pytest.mark.parametrize("ended", ["adopts", "steps back"])
+def test_progress_that_the_new_attempt_made_under_an_open_recovery_is_known_after_it(ended: str) -> None:
+    memory = opened()
+    failed_at = memory.status().progress
+    for step in (130, 140):
+        memory.hear_attempt(samples.report("progress", restart=1, step=step), NOW)
+    assert memory.status().progress == failed_at, "the failed attempt is the current one still"
+    memory = renewed(memory)
+    if ended == "adopts":
+        done = outcome(Outcome.RESUMED, new_attempt=samples.attempt(1))
+    else:  # somebody else requeued the job: the monitor heard of that, too
+        memory.hear_attempt(samples.report("started", restart=1), NOW)
+        done = outcome(Outcome.ABANDONED)
+    memory.hear_recovery_ended(done, NOW)
+    progress = memory.status().progress
+    assert progress is not None
+    assert (progress.step, memory.state.furthest_step, memory.state.ahead) == (140, 140, None)
+
+
+def test_progress_of_an_attempt_that_was_left_behind_is_not_taken_over() -> None:
+    memory = opened()
+    memory.hear_attempt(samples.report("progress", restart=1, step=110), NOW)
+    memory.hear_recovery_ended(outcome(Outcome.FAILED_AGAIN, new_attempt=samples.attempt(2)), NOW)
+    assert memory.status().progress is None
+
+
 def test_a_start_seen_with_its_settled_submit_time_is_the_same_attempt() -> None:
     memory = fresh(attempt=samples.attempt(1))
     settled = samples.attempt(1, submitted=samples.attempt(1).submit_time + timedelta(seconds=7))
@@ -380,6 +406,20 @@ def test_a_hang_that_goes_on_is_asked_about_again_unless_a_person_said_no(
     progress = Progress(step=step, at=NOW)
     memory.hear_anomaly(samples.anomaly("again", symptom=Symptom.HANG, progress=progress), NOW)
     assert [a.anomaly_id for a in memory.state.inbox] == (["again"] if asks else [])
+
+
+@pytest.mark.parametrize("furthest", [None, 100])
+def test_a_person_who_said_no_to_a_hang_at_the_start_is_not_asked_again(furthest: int | None) -> None:
+    memory = fresh()
+    if furthest is not None:
+        memory.hear_attempt(samples.report("progress", step=furthest), NOW)
+    memory.hear_attempt(samples.report("started", restart=1), NOW)
+    memory.hear_anomaly(samples.hang_at_start("h1", 1), NOW)
+    memory.open("r1", memory.diagnose()[0], NOW)
+    said = {"symptom": Symptom.HANG, "lost_from_step": furthest, "attempt": samples.attempt(1)}
+    memory.hear_recovery_ended(outcome(Outcome.REJECTED, **said), NOW)
+    memory.hear_anomaly(samples.hang_at_start("h2", 1), NOW)
+    assert memory.state.inbox == ()
 
 
 def test_the_next_recovery_goes_behind_a_divergence_until_training_resumed() -> None:

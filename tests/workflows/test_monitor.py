@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from relight.contracts import Cause, JobState, Mode, Outcome, Role, Source, TrainingJob
+from relight.contracts import Cause, JobState, Mode, Outcome, Role, Source, Symptom, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MODE, NODES, STATE
 from relight.contracts.messages import (
     AttemptReport,
@@ -23,6 +23,7 @@ from relight.contracts.steps import (
     ConfirmResult,
     LocateResult,
     PollResult,
+    VerifyResult,
 )
 from tests.workflows import samples
 from tests.workflows.conftest import Lab
@@ -247,6 +248,49 @@ async def test_the_same_failure_further_on_is_tried_again(lab: Lab) -> None:
     assert lab.world.mutations == ["drain_job", "resubmit"] * 4
 
 
+async def test_a_hang_before_the_first_step_is_recovered(lab: Lab) -> None:
+    monitor = await lab.watch()
+    await monitor.signal("report_anomaly", samples.hang_at_start())
+    await lab.until_status(monitor, lambda s: s.job.attempt == samples.attempt(1))
+    outcome = await lab.recovery("h1").result()
+    assert (outcome.outcome, outcome.symptom, outcome.excluded_nodes) == (Outcome.RESUMED, Symptom.HANG, ())
+    assert outcome.lost_from_step is None
+
+
+async def test_a_restart_that_hangs_at_its_start_again_counts_as_no_progress(lab: Lab) -> None:
+    """A crash at step 120; then each new attempt hangs before its first step, until the budget is spent."""
+    late = VerifyResult(verdict="too_slow", summary="it printed no step")
+    lab.world.will("verify_resume", late)
+    monitor = await lab.watch()
+    await monitor.signal("report_anomaly", samples.anomaly("a0"))
+    for restart in range(1, 5):
+        await lab.until_status(monitor, lambda s, n=restart: s.job.attempt == samples.attempt(n))  # type: ignore[misc]
+        await monitor.signal("report_anomaly", samples.hang_at_start(f"h{restart}", restart))
+    result = await asyncio.wait_for(monitor.result(), 30)
+    assert (result.end, result.recoveries) == (EndReason.STOPPED, 5)
+    assert "unknown came back at step 120 after 3 restarts, no step gained" in result.detail
+    assert lab.world.mutations == ["drain_job", "resubmit"] * 4
+
+
+async def test_a_hang_of_the_new_attempt_does_not_wait_until_the_verification_gives_up(lab: Lab) -> None:
+    """Its first steps are waited for half an hour; the sensor may know much earlier that none will come."""
+    patient = samples.QUICK.model_copy(update={"verify_window": timedelta(minutes=30)})
+    lab.world.will("verify_resume", not_yet("no step yet"))
+    monitor = await lab.watch(samples.job(policy=patient))
+    await monitor.signal("report_anomaly", samples.anomaly("a0"))
+    await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda called: "verify_resume" in called)
+    await monitor.signal("report_anomaly", samples.hang_at_start("h1", 1))
+    first = await asyncio.wait_for(lab.recovery("a0").result(), 30)
+    assert first.outcome is Outcome.FAILED_AGAIN
+    assert first.reason.startswith("the new attempt hangs, too: ")
+    assert first.new_attempt == samples.attempt(1)
+    lab.world.will("verify_resume", VerifyResult(verdict="resumed", first_step=101, passed_step=121))
+    await lab.until_status(monitor, lambda s: s.job.attempt == samples.attempt(2))
+    second = await lab.recovery("h1", 1).result()
+    assert (second.outcome, second.symptom) == (Outcome.RESUMED, Symptom.HANG)
+    assert lab.world.mutations == ["drain_job", "resubmit"] * 2
+
+
 async def test_a_newer_attempts_fault_waits_for_the_open_recovery(lab: Lab) -> None:
     lab.world.will("verify_resume", *[not_yet("step 101")] * 4, error(RESUME_FAILED, "it ended"))
     monitor = await lab.watch()
@@ -262,6 +306,17 @@ async def test_a_newer_attempts_fault_waits_for_the_open_recovery(lab: Lab) -> N
         lambda: asyncio.sleep(0, lab.world.inputs("isolate_nodes")), bool
     )
     assert lab.world.inputs("isolate_nodes")[0].attempt == samples.attempt(1)
+
+
+async def test_a_step_of_the_new_attempt_is_shown_when_the_recovery_has_ended(lab: Lab) -> None:
+    lab.world.will("verify_resume", *[not_yet("no step yet")] * 4)
+    monitor = await lab.watch()
+    await monitor.signal("report_anomaly", samples.anomaly())
+    await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda called: "verify_resume" in called)
+    await monitor.signal("report_attempt", samples.report("progress", restart=1, step=121))
+    status = await lab.until_status(monitor, lambda s: s.job.attempt == samples.attempt(1))
+    assert status.progress is not None
+    assert status.progress.step == 121
 
 
 async def test_late_evidence_joins_the_open_recovery(lab: Lab) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.unwatched import advice, can_be_watched
 from relight.cli.watched import find_monitor, monitor_status
 from relight.config import Settings
 from relight.contracts import JobInfo
+from relight.errors import WrongRequestError
 from relight.policies import Policies
 from relight.scheduler.port import NoSuchJob, SchedulerError
 from sensor.optin import BadRequest, opted_in
@@ -19,6 +21,8 @@ async def known(bench: Bench) -> Well:
         bench.info = await bench.scheduler.job(bench.job_id)
     except NoSuchJob:
         return Well("the scheduler has forgotten it", "it can only be submitted anew")
+    except WrongRequestError as error:
+        raise Broken(str(error), "name a job as the scheduler does", ExitCode.USAGE) from error
     except SchedulerError as error:
         mend = f"look yourself: scontrol show job {bench.job_id}"
         raise Broken(str(error), mend, ExitCode.NO_SCHEDULER) from error
@@ -31,7 +35,8 @@ async def watched(bench: Bench) -> Well:
         bench.monitor = await find_monitor(bench.client, bench.job_id, bench.settings.cluster, ended=True)
     except CommandError as error:
         why, mend = _not_watched(bench.info, bench.cluster, bench.settings, bench.job_id)
-        raise Broken(f"{error}; {why}", mend, ExitCode.NOT_FOUND) from error
+        found = f"job {bench.job_id} is not watched" if error.code is ExitCode.NOT_FOUND else str(error)
+        raise Broken(f"{found}; {why}", mend, error.code) from error
     bench.status = await monitor_status(bench.client, bench.monitor.id)
     if not bench.monitor.running:
         end = bench.status.end if bench.status is not None else None
@@ -39,7 +44,7 @@ async def watched(bench: Bench) -> Well:
         detail = (
             f": {bench.status.end_detail}" if bench.status is not None and bench.status.end_detail else ""
         )
-        raise Broken(f"{ended}{detail}", f"relight watch {bench.job_id}", ExitCode.NOT_FOUND)
+        raise Broken(f"{ended}{detail}", advice(bench.job_id, bench.info), ExitCode.NOT_FOUND)
     if bench.status is None:
         found = f"{bench.monitor.id} gives no answer, although a worker polls"
         mend = (
@@ -113,9 +118,9 @@ def _trouble(file: str) -> str:
 
 
 def _not_watched(info: JobInfo | None, cluster: str, settings: Settings, job_id: str) -> tuple[str, str]:
+    if info is None or not can_be_watched(info):
+        return "it cannot be watched any more", advice(job_id, info)
     mend = f"relight watch {job_id}, or let it ask: #SBATCH --comment='{{\"relight\": {{}}}}'"
-    if info is None:
-        return "the scheduler does not know it either", mend
     try:
         asked = opted_in(info, cluster, settings, Policies(settings).file)
     except BadRequest as error:

@@ -1,8 +1,6 @@
 """The stage about the sensor: it lives, and sees."""
 
 import asyncio
-import fcntl
-import os
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from relight.addresses import listening
 from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import ExitCode
+from sensor.lock import held_by
 
 STUCK_AFTER = 60.0
 """Seconds without a heartbeat."""
@@ -32,26 +31,10 @@ async def sensor(bench: Bench) -> Well:
     """By its metrics where it serves some, else by the lock in its state directory."""
     if bench.settings.sensor.metrics_address:
         return await asyncio.to_thread(_by_metrics, bench)
-    lock = bench.settings.state_dir / "sensor.lock"
-    if _is_held(str(lock)):
+    if held_by(bench.settings.state_dir) is not None:
         return Well("one runs", "whether it sees can be told only with sensor.metrics_address")
     found = f"no sensor runs on this machine with state_dir {bench.settings.state_dir}"
     raise Broken(found, "start `relight sensor`, or run the doctor where it runs", ExitCode.NOT_READY)
-
-
-def _is_held(path: str) -> bool:
-    """Somebody holds the sensor's lock."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _by_metrics(bench: Bench) -> Well:

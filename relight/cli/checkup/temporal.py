@@ -3,6 +3,7 @@
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from relight.bytecode import why_compiled_anew
 from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.setup import look
@@ -58,7 +59,8 @@ async def worker(bench: Bench) -> Well:
             "start `relight worker`; if one runs, its task_queue or namespace is another one, or see its log"
         )
         raise Broken(f"no worker polls task queue {queue!r}", mend, ExitCode.NOT_READY)
-    return Well(f"one polls task queue {queue!r}")
+    # By this process' environment: the doctor runs as the worker's user, if not by the same unit.
+    return Well(f"one polls task queue {queue!r}", why_compiled_anew())
 
 
 async def guard(bench: Bench) -> Well:

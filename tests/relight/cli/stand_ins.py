@@ -198,6 +198,7 @@ class StandInRecovery:
             plan=PLAN,
             plan_digest=PLAN.digest,
             approval_deadline=T0 + timedelta(days=365),
+            last_decision=f"plan {PLAN.digest} was approved by {self.decision.by}" if self.decision else "",
             log=("confirmed: the scheduler says FAILED",),
         )
 

@@ -205,6 +205,28 @@ def test_a_known_history_gives_its_known_quality(
     assert "approved by anna" in table.stdout
 
 
+def test_simulated_faults_count_only_if_asked_for(
+    relight: Relight, settings_file: Path, tmp_path: Path
+) -> None:
+    real, broken = ended(88500, Outcome.REJECTED), ended(88501, Outcome.RESUMED, by="anna")
+    made = broken.model_copy(update={"job": broken.job.model_copy(update={"simulated": True})})
+    archived(settings_file, tmp_path, real, made)
+    args = ("--cluster", "lab", "quality", "--since", "7d", "--json")
+    done = relight(*args)
+    view = json.loads(done.stdout)
+    assert [case["recovery_id"] for case in view["cases"]] == [real.recovery_id]
+    assert view["simulated_left_out"] == 1
+    assert "1 simulated recovery is left out" in relight(*args[:-1]).stderr
+    both = json.loads(relight(*args, "--simulated").stdout)
+    assert len(both["cases"]) == 2
+    assert both["simulated_left_out"] == 0
+    report = ("--cluster", "lab", "report", "--since", "7d", "--json")
+    view = json.loads(relight(*report).stdout)
+    assert view["figures"]["recoveries"] == 1
+    assert any("1 simulated recovery is left out" in remark for remark in view["remarks"])
+    assert json.loads(relight(*report, "--simulated").stdout)["figures"]["recoveries"] == 2
+
+
 def test_quality_of_nothing_and_wrong_questions(relight: Relight) -> None:
     empty = relight("--cluster", "empty", "quality")
     assert empty.exit_code == 0

@@ -113,6 +113,7 @@ def test_a_second_decision_is_refused_with_the_reason(
     again = relight("approve", waiting.attempt.job_id, "--yes")
     assert again.exit_code == 6
     assert "no open recovery" in again.stderr
+    assert "the last one was approved by anna" in again.stderr
 
 
 def test_what_the_recovery_refuses_is_told(relight: Relight, waiting: TrainingJob) -> None:
@@ -124,7 +125,7 @@ def test_what_the_recovery_refuses_is_told(relight: Relight, waiting: TrainingJo
 def test_another_plan_is_not_approved(relight: Relight, waiting: TrainingJob) -> None:
     done = relight("approve", waiting.attempt.job_id, "--yes", "--plan", "00000000")
     assert done.exit_code == 6
-    assert PLAN.digest in done.stderr
+    assert f"the current plan is {PLAN.digest}: look at it with `relight show" in done.stderr
     shown = json.loads(relight("show", waiting.attempt.job_id, "--json").stdout)
     assert shown["recoveries"][0]["status"]["state"] == "awaiting-approval"
 

@@ -5,6 +5,7 @@ import fcntl
 import http.server
 import importlib.util
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -350,6 +351,37 @@ def test_a_job_that_is_not_watched(
     found = examine(submitted(tmp_path / "state", comment))
     assert (found["broken"], found["code"]) == ("watch", 5)
     assert tells in said(found)
+
+
+def test_a_job_that_cannot_be_watched_any_more(well: Path, examine: Examine, tmp_path: Path) -> None:
+    cancelled = submitted(tmp_path / "state")
+    asyncio.run(LocalScheduler(tmp_path / "state", 4, CLUSTER).cancel(cancelled))
+    found = examine(cancelled)
+    assert (found["broken"], found["code"]) == ("watch", 5)
+    assert "it has ended (CANCELLED)" in said(found)
+    assert "relight watch" not in said(found)
+    unknown = examine("424242")
+    assert unknown["broken"] == "watch"
+    assert "the scheduler knows no job 424242 either" in said(unknown)
+    assert "relight watch" not in said(unknown)
+
+
+def test_what_is_no_job_id(well: Path, examine: Examine) -> None:
+    found = examine("abc")
+    assert (found["broken"], found["code"]) == ("job", 2)
+    assert "'abc' is no job id" in said(found)
+
+
+def test_workflows_that_are_compiled_for_each_execution_are_noted(
+    well: Path, examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "empty"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    found = examine()
+    assert found["code"] == 0, found
+    [worker] = [stage for stage in found["stages"] if stage["stage"] == "worker"]
+    assert worker["state"] == "note"
+    assert "PYTHONDONTWRITEBYTECODE is set" in worker["note"]
 
 
 def test_a_job_that_is_watched_no_more(well: Path, examine: Examine, temporal: Temporal, job_id: str) -> None:

@@ -243,6 +243,10 @@ def recovering(**fields: Any) -> RecoveryStatus:
             MonitorStatus(job=JOB, state="watching"), None,
             GuardStatus(cluster="lab", observes=True), "", ["cluster mode"],
         ),
+        (
+            MonitorStatus(job=JOB, state="ended", end=EndReason.UNWATCHED), recovering(state="verifying"),
+            GuardStatus(cluster="lab"), "", ["watch"],
+        ),
     ],
 )  # fmt: skip
 def test_the_closed_gates(
@@ -307,3 +311,22 @@ def test_the_gates_of_policy_and_policy_file(
     monitor = MonitorStatus(job=job, state="watching", last_restart=restarted)
     found = closed_gates(job, monitor, recovery, None, now=samples.T0, caps=(cap,))
     assert [gate.gate for gate in found] == gates
+
+
+@pytest.mark.parametrize(
+    ("end", "recovery", "why", "opens"),
+    [
+        (EndReason.UNWATCHED, None, "it is watched no more (unwatched)", "relight watch"),
+        (EndReason.UNWATCHED, recovering(state="verifying"), "is still open (verifying)", "relight watch"),
+        (EndReason.CANCELLED, None, "it is watched no more (cancelled)", "submit it anew"),
+        (EndReason.COMPLETED, None, "it is watched no more (completed)", "submit it anew"),
+    ],
+)
+def test_the_gate_of_a_watch_that_is_over(
+    end: EndReason, recovery: RecoveryStatus | None, why: str, opens: str
+) -> None:
+    monitor = MonitorStatus(job=JOB, state="ended", end=end)
+    (gate,) = closed_gates(JOB, monitor, recovery, None, now=samples.T0)
+    assert gate.gate == "watch"
+    assert why in gate.why
+    assert opens in gate.opens

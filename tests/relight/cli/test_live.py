@@ -82,7 +82,7 @@ def test_a_live_table_outlives_temporal_and_leaves_cleanly(terminal: Terminal, o
     own_server.stop()
     seen = terminal.until(r"Temporal has not answered since \d\d:\d\d:\d\d", seen)
     own_server.start()
-    seen = terminal.until(r":\d\d, every 0.5 s; Ctrl-C leaves", seen)
+    seen = terminal.until(r":\d\d UTC, every 0.5 s; Ctrl-C leaves", seen)
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.process.wait(20) == 0, terminal.text()
     left = terminal.text()[seen:]

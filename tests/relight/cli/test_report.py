@@ -143,3 +143,13 @@ def test_wrong_questions(relight: Relight, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "no directory" in done.stderr
     assert relight("--cluster", "empty", "report", "--out", tmp_path).exit_code == 1, "a directory is no file"
+
+
+def test_json_goes_where_out_says(relight: Relight, tmp_path: Path) -> None:
+    done = relight("--cluster", "nowhere", "report", "--json", "--out", tmp_path / "report.json")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == ""
+    view = ReportView.model_validate_json((tmp_path / "report.json").read_text())
+    assert view.cluster == "nowhere"
+    assert relight("report", "--json", "--out", tmp_path / "no" / "such").exit_code == 2
+    assert relight("--cluster", "nowhere", "report", "--json", "--out", "-").stdout.startswith("{")

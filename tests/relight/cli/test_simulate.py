@@ -40,6 +40,15 @@ def simulate(up: Up, inside: Path, *args: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def relight_json(up: Up, *args: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "relight", *args, "--json"],
+        env={**up.env, "TEMPORAL_ADDRESS": f"127.0.0.1:{up.port}"},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
 def place(tmp_path: Path, name: str) -> Path:
     directory = tmp_path / name
     directory.mkdir()
@@ -80,6 +89,8 @@ def test_three_simulations_beside_somebody_elses_job(up: Up, tmp_path: Path) -> 
         assert view["outcome"]["outcome"] == "resumed"
         assert view["resumed_at_step"] <= view["failed_at_step"] < view["passed_step"]
         assert view["fault_at"] <= view["detected_at"]
+        made = relight_json(up, "show", view["job_id"])
+        assert made["job"]["simulated"], "figures about real jobs leave it out"
         assert list(good.iterdir()) == []
 
         shown, told = missed.communicate(timeout=120)
@@ -93,12 +104,7 @@ def test_three_simulations_beside_somebody_elses_job(up: Up, tmp_path: Path) -> 
 
         assert asyncio.run(scheduler.job(other)).state.value == "RUNNING"
         assert [job for job in jobs_of(scheduler) if not job.state.is_over and job.job_id != other] == []
-        watched = subprocess.run(
-            [sys.executable, "-m", "relight", "jobs", "--json"],
-            env={**up.env, "TEMPORAL_ADDRESS": f"127.0.0.1:{up.port}"},
-            capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
-        assert json.loads(watched.stdout) == []
+        assert relight_json(up, "jobs") == []
     finally:
         for process in (recovered, missed, interrupted):
             process.kill()

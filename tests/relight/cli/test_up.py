@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from relight.cli.devserver import free_port, port_is_free
+from relight.cli.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(240)]
 
@@ -87,6 +89,11 @@ def test_all_of_it_runs_is_kept_running_and_ends(up: Up) -> None:
         time.sleep(0.1)
 
     [sensor] = up.children("sensor")
+    other = [sys.executable, "-m", "relight", "up", "--port", str(free_port()), "--ui-port", str(free_port())]
+    done = subprocess.run(other, env=up.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == ExitCode.REFUSED, "it would share Temporal's database and the sensor's lock"
+    assert f"another sensor (pid {sensor} on {socket.gethostname()})" in " ".join(done.stderr.split())
+    assert "RELIGHT_STATE_DIR" in done.stderr
     up.process.send_signal(signal.SIGTERM)
     assert up.process.wait(90) == 0, up.log.read_text()
     assert port_is_free(up.port)

@@ -14,6 +14,7 @@ from relight.config import load_settings
 from relight.scheduler.opening import open_scheduler
 from relight.scheduler.port import Scheduler, SubmitRequest
 from tests.relight.cli.conftest import Relight
+from tests.relight.cli.test_completion import complete
 
 pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
@@ -121,3 +122,34 @@ def test_a_job_that_has_ended(relight: Relight, job: str, scheduler: Scheduler) 
     done = relight("watch", job)
     assert done.exit_code == 6
     assert "has ended (CANCELLED)" in done.stderr
+
+
+def test_what_is_no_job_id_is_wrong_usage(relight: Relight, scheduler: Scheduler) -> None:
+    done = relight("watch", "abc")
+    assert done.exit_code == 2
+    assert "'abc' is no job id" in done.stderr
+
+
+def test_a_checkpoint_directory_that_is_not_there_needs_force(
+    relight: Relight, job: str, tmp_path: Path
+) -> None:
+    done = relight("watch", job, "--checkpoints", "later")
+    assert done.exit_code == 2
+    assert f"there is no directory {tmp_path}/later" in done.stderr
+    assert relight("show", job).exit_code == 5, "nothing is watched"
+    forced = relight("watch", job, "--checkpoints", "later", "--force", "--no-wait")
+    assert forced.exit_code == 0
+    assert f"warning: there is no directory {tmp_path}/later" in forced.stderr
+    assert shown(relight, job)["job"]["checkpoint_dir"] == str(tmp_path / "later")
+
+
+def test_an_address_of_checkpoints_stays_as_it_is(relight: Relight, job: str) -> None:
+    assert relight("watch", job, "--checkpoints", "memory://bucket/run", "--no-wait").exit_code == 0
+    assert shown(relight, job)["job"]["checkpoint_dir"] == "memory://bucket/run"
+
+
+def test_the_shell_completes_jobs_that_run(job: str, settings_file: Path, scheduler: Scheduler) -> None:
+    assert complete("relight watch ", "127.0.0.1:1", settings_file) == ([job], "")
+    assert complete(f"relight watch {job}0", "127.0.0.1:1", settings_file) == ([], "")
+    asyncio.run(scheduler.cancel(job))
+    assert complete("relight watch ", "127.0.0.1:1", settings_file) == ([], "")

@@ -315,3 +315,9 @@ def test_kinds_of_incidents(kind: Kind) -> None:
     assert found == (kind.cause, kind.action, kind.blame), report.explanation
     if kind.silent is not None:
         assert report.symptom is Symptom.HANG
+
+
+@pytest.mark.parametrize(("minutes", "symptom"), [(29, Symptom.NONE), (30, Symptom.HANG)])
+def test_before_the_first_step_the_same_silence_is_asked_for_as_live(minutes: int, symptom: Symptom) -> None:
+    report = look(HEADER + "hello\n", still_running=True, silent_for=timedelta(minutes=minutes))
+    assert report.symptom is symptom

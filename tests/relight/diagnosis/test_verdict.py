@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from relight.contracts import Anomaly, Cause, Role, Source, Suspect, Symptom
+from relight.diagnosis.assemble import assemble
+from relight.diagnosis.findings import Sighting
 from relight.diagnosis.verdict import MAX_EVIDENCE, diagnose
-from tests.relight.diagnosis.making import anomaly, job
+from tests.relight.diagnosis.making import ATTEMPT, NOW, anomaly, findings, job
 
 C = Cause
 JOB = job("n1", "n2", "n3", "n4")
@@ -145,3 +147,24 @@ def test_nothing_of_the_engine_is_imported() -> None:
         "sys.exit(', '.join(bad) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_torchruns_summary_says_on_which_node_a_worker_ended() -> None:
+    """The line of the agent names a process only, and srun names the node when the agent has ended, later."""
+    log = """[rank0]: starting on n1
+E1203 05:37:02.394000 25342 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) \
+local_rank: 0 (pid: 25369) of binary: /opt/python
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-12-03_05:37:02
+  host      : localhost
+  rank      : 1 (local_rank: 0)
+  exitcode  : -9 (pid: 25369)  (SIGKILL)
+  error_file: <N/A>
+"""
+    seen = [Sighting(finding=f, at=NOW) for f in findings(log, nodes=("n1", "n2"), per_node=1)]
+    told = assemble(seen, attempt=ATTEMPT, now=NOW, nodes=("n1", "n2"), tasks_per_node=1, ended=False)
+    diagnosis = diagnose(told, job("n1", "n2", per_node=1))
+    assert diagnosis.where == ("n2",)
+    assert diagnosis.nodes == (), "one failure alone is no reason to keep the job off it"
+    assert diagnosis.root_key == "dist.elastic-failed|-9"

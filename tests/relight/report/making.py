@@ -140,3 +140,18 @@ def a_month(seed: int = 1) -> Report:
         from_archive=2,
         remarks=(f"a remark with {HOSTILE}",),
     )
+
+
+def a_try_out(recoveries: int = 1, decide: float = 2) -> Report:
+    """Of somebody who has just tried relight: ten minutes, one job without GPUs, recoveries of seconds."""
+    mine = job(1, 2, run="first")
+    at = UNTIL - timedelta(minutes=5)
+    audit = recovery(mine, at, detect=1.5, decide=decide, queue=2.5, load=3, replay=4)
+    assert audit.outcome is not None
+    counted = audit.outcome.model_copy(update={"gpu_hours_lost": None})
+    audit = audit.model_copy(update={"gpus": None, "outcome": counted})
+    watches = [watch(mine, UNTIL - timedelta(minutes=8))]
+    found = chains(watches, [loss_of(audit, UNTIL)] * recoveries, UNTIL)
+    return Report(
+        made=UNTIL, figures=figures(found, UNTIL - timedelta(minutes=10), UNTIL), chains=found, nodes=()
+    )

@@ -14,7 +14,7 @@ from relight.report.contents import Report
 from relight.report.figures import figures
 from relight.report.page import number, percent, render, said
 from relight.report.records import chains, loss_of
-from tests.relight.report.making import HOSTILE, SINCE, UNTIL, a_month, job, recovery, watch
+from tests.relight.report.making import HOSTILE, SINCE, UNTIL, a_month, a_try_out, job, recovery, watch
 
 VOID = {"meta", "img", "br"}
 
@@ -129,7 +129,11 @@ def test_nodes_are_listed_also_where_no_job_was_watched() -> None:
         ),
         pytest.param(
             report([], [recovery(job(), UNTIL, outcome=Outcome.HELD)]),
-            ["Temporal has forgotten their monitors", "Of 1 chain 1 had"], id="only the archive",
+            [
+                "of no run it is known how long it was watched", "Temporal has forgotten their monitors",
+                "Of 1 chain 1 had",
+            ],
+            id="only the archive",
         ),
         pytest.param(
             report([watch(job())], [recovery(job(), SINCE)]),
@@ -137,7 +141,33 @@ def test_nodes_are_listed_also_where_no_job_was_watched() -> None:
         ),
         pytest.param(
             report([watch(job())], [recovery(job(), SINCE, outcome=Outcome.EXPIRED)]),
-            ["by 1 fault; of 1 it is not known", "expired"], id="a cost that is not known",
+            [
+                "by 1 fault: relight did nothing about it",
+                "What 1 of 1 fault cost is not known, and counts as nothing here: relight did",
+                "No plot: of no fault it is known that it cost GPU hours.",
+                "no recovery has resumed", "expired",
+            ],
+            id="a cost that is not known",
+        ),
+        pytest.param(
+            report(
+                [watch(job())],
+                [recovery(job(), SINCE), *[recovery(job(), SINCE, outcome=Outcome.EXPIRED)] * 2],
+            ),
+            ["by 3 faults; of 2 not known: relight did nothing about it (2)"], id="some costs are not known",
+        ),
+        pytest.param(
+            a_try_out(),
+            [
+                "by 1 fault: the scheduler tells of no GPUs of the job",
+                "No plot: fewer than 3 hours, days or weeks of this time were watched.",
+                "No plot: fewer than 3 recoveries tell how long they took.",
+            ],
+            id="a try-out",
+        ),
+        pytest.param(
+            a_try_out(6, decide=100),
+            ["No plot: so many faults in so short a time are beyond the formula"], id="faults all the time",
         ),
         pytest.param(
             report([watch(job())], []).model_copy(update={"nodes": None}),

@@ -265,6 +265,16 @@ class SchedulerContract:
         assert [info.job_id for info in await site.scheduler.find_by_comment(f"{tmp_path} t")] == [mine]
         assert await site.scheduler.find_by_comment(f"{tmp_path} x") == []
 
+    async def test_the_open_jobs_of_a_user(self, site: Site, tmp_path: Path) -> None:
+        mine, ended = [await site.scheduler.submit(request(tmp_path, hold=True)) for _ in range(2)]
+        await site.scheduler.cancel(ended)
+        await site.until_over(ended)
+        user = (await site.scheduler.job(mine)).user
+        found = [info.job_id for info in await site.scheduler.open_jobs_of(user)]
+        assert mine in found
+        assert ended not in found
+        assert list(await site.scheduler.open_jobs_of("nobody")) == []
+
     async def test_jobs_on_a_node(self, site: Site, tmp_path: Path) -> None:
         job_id = await site.scheduler.submit(request(tmp_path, nodes=2))
         await site.scheduler.submit(request(tmp_path, hold=True))

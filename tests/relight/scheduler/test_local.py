@@ -22,6 +22,7 @@ from relight.scheduler.local_store import Store
 from relight.scheduler.port import (
     InvalidRequest,
     NoSuchJob,
+    NoSuchName,
     NoSuchNode,
     NotPermitted,
     Scheduler,
@@ -479,11 +480,22 @@ async def test_submissions_that_are_refused_leave_nothing(
     assert query(tmp_path, "SELECT count(*) FROM jobs") == [(0,)]
 
 
-@pytest.mark.parametrize("job_id", ["77", "", "-1", "1 OR 1=1", "9" * 30, "٣", "1_2"])
-async def test_unknown_jobs(local: LocalScheduler, job_id: str) -> None:
-    with pytest.raises(NoSuchJob):
+@pytest.mark.parametrize(
+    ("job_id", "error"),
+    [
+        ("77", NoSuchJob),
+        ("9" * 30, NoSuchJob),
+        ("1_2", NoSuchJob),
+        ("", NoSuchName),
+        ("-1", NoSuchName),
+        ("1 OR 1=1", NoSuchName),
+        ("٣", NoSuchName),
+    ],
+)
+async def test_unknown_jobs(local: LocalScheduler, job_id: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
         await local.job(job_id)
-    with pytest.raises(NoSuchJob):
+    with pytest.raises(error):
         await local.cancel(job_id)
     assert await local.jobs([job_id]) == {}
 
