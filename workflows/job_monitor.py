@@ -140,7 +140,9 @@ class TrainingJobMonitor:
         """Records a `Note`."""
         self._post("unwatch", payload)
 
-    @workflow.signal(dynamic=True, description="Not known: noted on the monitor's page, and nothing is done")
+    @workflow.signal(
+        dynamic=True, description="No choice: any other name does nothing, and is noted on this page"
+    )
     def unknown(self, name: str, _: Sequence[RawValue]) -> None:
         """Records that a signal came that has no handler; its payload is not looked at."""
         self._mail.append(("", UnknownSignal(name=name)))
