@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.slurm.conf import Ports, Shape, gres_conf, slurm_conf, slurmdbd_conf
-from tests.slurm.processes import MARK, accepts, free_ports, kill_all, uts_namespace
+from tests.slurm.processes import MARK, accepts, free_ports, kill_all, open_uts_namespace, uts_namespace
 
 T = TypeVar("T")
 
@@ -97,6 +97,8 @@ class SlurmCluster:
         self._keep = root is not None
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._namespaces: dict[str, int] = {}
+        """The host name namespace of each slurmd, as an open file: else, once it is gone, Linux gives its
+        number to the next one, which may be another cluster's, and that would be killed in its place."""
         self._ports = Ports(0)
 
     # ---- starting and stopping -------------------------------------------------
@@ -140,7 +142,10 @@ class SlurmCluster:
             self._end(name, signal.SIGKILL)
         if self._daemons:
             own = {daemon.pid for daemon in self._daemons.values()}
-            kill_all(f"{self.root}:", self.root / "spool", self._namespaces.values(), own)
+            namespaces = [os.fstat(fd).st_ino for fd in self._namespaces.values()]
+            kill_all(f"{self.root}:", self.root / "spool", namespaces, own)
+            while self._namespaces:
+                os.close(self._namespaces.popitem()[1])
         self._end("slurmdbd")
         self._end("mariadbd", signal.SIGKILL)
         self._end("munged")
@@ -175,10 +180,9 @@ class SlurmCluster:
         """The node dies: its slurmd and every task on it, at once and with no word to slurmctld."""
         name = f"slurmd.{node}"
         self._end(name, signal.SIGKILL)
-        namespace = self._namespaces.get(name)
-        kill_all(
-            f"{self.root}:{name}\0", self.root / "spool" / node, () if namespace is None else (namespace,)
-        )
+        fd = self._namespaces.get(name)
+        namespaces = () if fd is None else (os.fstat(fd).st_ino,)
+        kill_all(f"{self.root}:{name}\0", self.root / "spool" / node, namespaces)
 
     def freeze_node(self, node: str) -> None:
         """The node's slurmd stops answering while its tasks run on: a hung daemon, or a lost network."""
@@ -412,10 +416,17 @@ class SlurmCluster:
         here = uts_namespace(os.getpid())
 
         def entered() -> int | None:
-            namespace = uts_namespace(daemon.pid)
-            return namespace if namespace != here else None
+            fd = open_uts_namespace(daemon.pid)
+            if fd is not None and os.fstat(fd).st_ino == here:
+                os.close(fd)
+                return None
+            return fd
 
-        self._namespaces[name] = self._until(f"the namespace of {node}", entered, of=name) or 0
+        fd = self._until(f"the namespace of {node}", entered, of=name)
+        assert fd is not None
+        if (before := self._namespaces.pop(name, None)) is not None:
+            os.close(before)
+        self._namespaces[name] = fd
 
     def wait_idle(self) -> None:
         """Waits until all nodes are idle."""

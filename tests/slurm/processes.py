@@ -52,6 +52,14 @@ def uts_namespace(pid: int) -> int | None:
         return None
 
 
+def open_uts_namespace(pid: int) -> int | None:
+    """The same as an open file, which keeps the namespace and its inode; None when the process is gone."""
+    try:
+        return os.open(f"/proc/{pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
