@@ -150,3 +150,8 @@ def _spans(numbers: Sequence[int]) -> str:
             spans.append([number, number])
     shown = [f"{a}-{b}" if b > a else f"{a}" for a, b in spans[:MAX_NAMED]]
     return ",".join(shown) + (",..." if len(spans) > MAX_NAMED else "")
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """A number with what is counted: 1 record, 2 records."""
+    return f"{number} {one if number == 1 else many}"

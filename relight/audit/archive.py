@@ -108,6 +108,17 @@ class Archive:
         """There is such a place: a directory that is not there was never written, or is gone as a whole."""
         return self._place.exists()
 
+    def try_out(self) -> None:
+        """Finds out whether it can be written and read, and leaves nothing behind.
+
+        Raises:
+            ArchiveError: it cannot.
+        """
+        try:
+            self._place.try_out()
+        except OSError as error:
+            raise ArchiveError(f"it cannot be written and read: {error}") from error
+
     def check(self) -> list[Checked]:
         """Goes through every chain; each result names the first problem, if there is one."""
         names = [name for name in self._place.names() if "/" in name]

@@ -1,12 +1,15 @@
 """Where an archive's files are: a directory, or whatever fsspec can reach."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
+from uuid import uuid4
 
 
 class ArchiveError(Exception):
@@ -21,6 +24,13 @@ class Place(Protocol):
 
     def exists(self) -> bool:
         """Something was written here once, or somebody made the place."""
+
+    def try_out(self) -> None:
+        """Finds out whether it can be written and read, and leaves nothing behind.
+
+        Raises:
+            OSError: it cannot.
+        """
 
     def names(self) -> list[str]:
         """All files, sorted; those of chains are named `<chain>/<file>`."""
@@ -49,6 +59,19 @@ class Directory:
     def exists(self) -> bool:
         """See `Place`."""
         return self._root.is_dir()
+
+    def try_out(self) -> None:
+        """See `Place`. A directory that is not there yet would be made, so its parent is tried."""
+        there = next(path for path in (self._root, *self._root.parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+        # By deeds: for root, access(2) allows what a file system (/proc, one mounted read-only) then refuses.
+        with TemporaryDirectory(prefix=".relight-", dir=there) as scratch:
+            (Path(scratch) / "try").write_bytes(b"")
+        chains = {self._root / name.partition("/")[0] for name in self.names()}
+        for path in (self._root / ".lock", *sorted(chains)):
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     def names(self) -> list[str]:
         """See `Place`."""
@@ -127,6 +150,19 @@ class Remote:
     def exists(self) -> bool:
         """See `Place`."""
         return bool(self._fs.exists(self._root))
+
+    def try_out(self) -> None:
+        """See `Place`. Written as records are, beside the chains."""
+        before = self.exists()
+        name, data = f".relight-{uuid4().hex}", b"try"
+        self.write(name, data)
+        try:
+            if self.read(name) != data:
+                raise OSError(f"{self._root}/{name} was written, and cannot be read")
+        finally:
+            self._fs.rm_file(f"{self._root}/{name}")
+        if not before and self.exists():
+            self._fs.rmdir(self._root)
 
     def names(self) -> list[str]:
         """See `Place`."""

@@ -33,14 +33,19 @@ async def read_recovery(client: Client, recovery_id: str, run_id: str | None = N
     return recovery_audit(recovery_id, history.events)
 
 
-async def read_monitor(client: Client, monitor_id: str) -> tuple[AuditRecord, ...]:
-    """What the history of a monitor tells, over all its runs that Temporal still has, oldest first.
+async def read_monitor(client: Client, monitor_id: str, run_id: str | None = None) -> tuple[AuditRecord, ...]:
+    """What the history of a monitor tells, over all runs of one watch that Temporal still has, oldest first.
+
+    Args:
+        client: the connection.
+        monitor_id: which monitor.
+        run_id: the last run of the watch; None: of the latest, since a job can be watched again.
 
     Raises:
         RPCError: Temporal answers with an error.
         UnreadableHistory: the workflow is no monitor that this version can read.
     """
-    return await _all_runs(client, monitor_id, monitor_records)
+    return await _all_runs(client, monitor_id, monitor_records, run_id)
 
 
 async def read_drain(client: Client, drain_id: str) -> tuple[AuditRecord, ...]:
@@ -48,14 +53,17 @@ async def read_drain(client: Client, drain_id: str) -> tuple[AuditRecord, ...]:
     return await _all_runs(client, drain_id, drain_records)
 
 
-async def _all_runs(client: Client, workflow_id: str, read: ReadRun) -> tuple[AuditRecord, ...]:
-    runs = [found async for found in _runs(client, workflow_id, read)]
+async def _all_runs(
+    client: Client, workflow_id: str, read: ReadRun, run_id: str | None = None
+) -> tuple[AuditRecord, ...]:
+    runs = [found async for found in _runs(client, workflow_id, read, run_id)]
     return tuple(record for run in reversed(runs) for record in run)
 
 
-async def _runs(client: Client, workflow_id: str, read: ReadRun) -> AsyncIterator[tuple[AuditRecord, ...]]:
+async def _runs(
+    client: Client, workflow_id: str, read: ReadRun, run_id: str | None
+) -> AsyncIterator[tuple[AuditRecord, ...]]:
     """The records of each run, the latest first: a run names the one that it continues."""
-    run_id: str | None = None
     for _ in range(MAX_RUNS):
         try:
             history = await fetch_history(client, workflow_id, run_id)

@@ -24,6 +24,7 @@ from relight.cli.invocation import SpeakingGroup, invocation, run_async
 from relight.cli.output import AsJson, console, print_json, say
 from relight.cli.shapes import ArchiveCheckView, AuditView, VerifyView
 from relight.contracts.ids import RECOVERY_WORKFLOW
+from relight.wording import counted
 
 
 class _ShowsByDefault(SpeakingGroup):
@@ -42,6 +43,7 @@ app = typer.Typer(
     help="""Who decided what, on which evidence, what was done, what came back.
 
     relight audit 4243 shows a job, relight audit recover:alps:4243:0:9f2c one of its recoveries.
+    As a table or a page: relight audit 4243 --format csv (or html, json).
     """,
 )
 
@@ -206,7 +208,8 @@ def check_archive(
         print_json(views)
     else:
         for view in views:
-            say(f"{view.chain}: {view.problem or f'{view.records} records, whole'}")
+            whole = f"{counted(view.records, 'record', 'records')}, whole"
+            say(f"{view.chain}: {view.problem or whole}")
             if not view.problem:
                 say(f"  head to note: {view.chain}:{view.records}:{view.hash}")
         if not views:
@@ -239,4 +242,4 @@ def archive_now(ctx: typer.Context, url: Url = "") -> None:
             added, seen = run_async(work(tell))
     except (ArchiveError, UnreadableHistory) as error:
         raise CommandError(str(error)) from error
-    say(f"{added} of {seen} ended recoveries were added; the others were there already")
+    say(f"{added} of {counted(seen, 'ended recovery', 'ended recoveries')} added; the rest was there already")

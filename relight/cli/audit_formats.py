@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from html import escape as html_escape
+from itertools import groupby
 
 from rich.console import RenderableType
 from rich.markup import escape
@@ -34,8 +35,8 @@ code {{ white-space: pre-wrap; word-break: break-word }} .dim {{ color: #777 }}
 def screen(view: AuditView) -> list[RenderableType]:
     """For a terminal."""
     parts: list[RenderableType] = []
-    if view.monitor:
-        parts += [f"[bold]monitor[/] {escape(view.monitor_id)}", _table(view.monitor), ""]
+    for monitor, records in _by_monitor(view):
+        parts += [f"[bold]monitor[/] {escape(monitor)}", _table(records), ""]
     for audit in view.recoveries:
         source = ", from the archive" if audit.recovery_id in view.from_archive else ""
         parts += [f"[bold]recovery[/] {escape(audit.recovery_id)}{source}: {escape(_ending(audit))}"]
@@ -58,8 +59,8 @@ def as_csv(view: AuditView) -> str:
 def as_html(view: AuditView) -> str:
     """A page of its own: no script, nothing fetched."""
     body = []
-    if view.monitor:
-        body.append(f"<h2>monitor {html_escape(view.monitor_id)}</h2>{_html_table(view.monitor)}")
+    for monitor, records in _by_monitor(view):
+        body.append(f"<h2>monitor {html_escape(monitor)}</h2>{_html_table(records)}")
     for audit in view.recoveries:
         source = " (from the archive)" if audit.recovery_id in view.from_archive else ""
         head = html_escape(f"recovery {audit.recovery_id}{source}: {_ending(audit)}")
@@ -68,6 +69,11 @@ def as_html(view: AuditView) -> str:
     if view.drains:
         body.append(f"<h2>drained nodes</h2>{_html_table(view.drains)}")
     return _PAGE.format(title=html_escape(f"Audit of {view.target}"), body="\n".join(body))
+
+
+def _by_monitor(view: AuditView) -> list[tuple[str, list[AuditRecord]]]:
+    """The records of each monitor that watched the job, oldest first."""
+    return [(name, [*records]) for name, records in groupby(view.monitor, lambda one: one.workflow_id)]
 
 
 def _ending(audit: RecoveryAudit) -> str:
@@ -81,7 +87,9 @@ def _context(view: AuditView, audit: RecoveryAudit) -> list[str]:
     quoted = any(one.source is Source.JOB_LOG for record in audit.records for one in record.evidence)
     if not quoted or audit.recovery_id in view.from_archive:
         return []
-    latest = audit.recovery_id == view.recoveries[-1].recovery_id and not view.target.startswith("recover:")
+    # `relight logs JOB` is about the latest recovery of the latest watch.
+    last = audit.recovery_id == view.recoveries[-1].recovery_id and audit.monitor_id == view.monitor_id
+    latest = last and not view.target.startswith("recover:")
     target = audit.job.attempt.job_id if latest else f"'{audit.recovery_id}'"
     return [f"The lines around those quoted from logs: relight logs {target}"]
 

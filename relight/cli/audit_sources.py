@@ -16,7 +16,7 @@ from relight.cli.busy import Tell, nobody
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
 from relight.cli.shapes import AuditView
-from relight.cli.watched import find_monitor, list_recoveries
+from relight.cli.watched import Monitor, find_monitor, list_recoveries, list_watches
 from relight.config import Settings
 from relight.contracts.ids import RECOVERY_WORKFLOW
 
@@ -141,23 +141,39 @@ async def of_target(client: Client | None, settings: Settings, target: str) -> A
         if not settings.archive.url or error.code not in (ExitCode.NOT_FOUND, ExitCode.NO_TEMPORAL):
             raise
         return _from_archive(settings, target, lambda audit: _is_about(audit, target, settings.cluster))
-    recoveries = [
-        await read_recovery(client, found.id) for found in await list_recoveries(client, monitor.id)
-    ]
+    watches = await list_watches(client, monitor, target)
+    ids = tuple(dict.fromkeys(watch.id for watch in watches))
+    listed = [found.id for id in ids for found in await list_recoveries(client, id)]
+    recoveries = [await read_recovery(client, found) for found in listed]
     known = {audit.recovery_id: audit for audit in recoveries if audit is not None}
     kept = {}
     if settings.archive.url:
-        for entry in the_archive(settings).entries(monitor.id):
-            if entry.audit.monitor_id == monitor.id and entry.recovery_id not in known:
-                kept[entry.recovery_id] = entry.audit
+        archive = the_archive(settings)
+        for name in dict.fromkeys((target, *ids)):
+            for entry in archive.entries(name):
+                of_it = entry.audit.monitor_id in ids or _is_about(entry.audit, target, monitor.job.cluster)
+                if of_it and entry.recovery_id not in known:
+                    kept[entry.recovery_id] = entry.audit
     return AuditView(
         target=target,
         monitor_id=monitor.id,
-        monitor=await read_monitor(client, monitor.id),
+        monitor_ids=ids,
+        monitor=await _watches(client, watches),
         recoveries=_in_order([*known.values(), *kept.values()]),
         drains=await _drains(client, [*known.values(), *kept.values()]),
         from_archive=tuple(kept),
     )
+
+
+async def _watches(client: Client, watches: list[Monitor]) -> tuple[AuditRecord, ...]:
+    """What the monitors tell, one watch after the other."""
+    told: dict[tuple[str, int, datetime], tuple[AuditRecord, ...]] = {}
+    for watch in watches:
+        records = await read_monitor(client, watch.id, watch.execution.run_id)
+        if records:
+            # A list that lags behind names a run that was continued meanwhile: the later one tells it all.
+            told[watch.id, records[0].event_id, records[0].at] = records
+    return tuple(record for records in told.values() for record in records)
 
 
 async def _drains(client: Client, audits: list[RecoveryAudit]) -> tuple[AuditRecord, ...]:

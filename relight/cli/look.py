@@ -23,6 +23,7 @@ from relight.cli.recovery_view import commands, one_line, plan_lines, timeline, 
 from relight.cli.shapes import JobView, RecoveryView, WatchedJob
 from relight.cli.unwatched import find_or_advise
 from relight.cli.watched import JobTarget, job_view, list_monitors, no_worker, watched_jobs
+from relight.wording import counted
 
 MAX_EARLIER = 5
 """Recoveries before the latest that are shown; `relight audit` has all."""
@@ -179,7 +180,8 @@ def _screen(view: JobView) -> list[RenderableType]:
     if view.recoveries:
         *earlier, last = view.recoveries
         parts += ["", *_recovery(last, job.attempt.job_id)]
-        parts += ["", f"[bold]before that[/]: {len(earlier)} recoveries"] if earlier else []
+        before = f"[bold]before that[/]: {counted(len(earlier), 'recovery', 'recoveries')}"
+        parts += ["", before] if earlier else []
         parts += [_in_a_line(recovery) for recovery in earlier[-MAX_EARLIER:]]
     return parts
 

@@ -12,6 +12,7 @@ from relight.cli.invocation import invocation, run_async, some_time
 from relight.cli.output import json_text, print_json, say
 from relight.cli.report_sources import gather
 from relight.cli.shapes import ReportView
+from relight.wording import counted
 
 STDOUT = Path("-")
 PAGE = Path("report.html")
@@ -75,7 +76,8 @@ def report(
         typer.echo(page, nl=False)
         return
     _write(target, page)
-    say(f"{target}: recoveries {found.figures.recoveries}, runs {len(found.chains)}")
+    recoveries = counted(found.figures.recoveries, "recovery", "recoveries")
+    say(f"{target}: {recoveries}, {counted(len(found.chains), 'run', 'runs')}")
 
 
 def _write(target: Path, text: str) -> None:

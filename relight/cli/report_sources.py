@@ -48,18 +48,21 @@ async def gather(
         remarks.append(f"{told_left_out(left_out)} (--simulated counts them).")
     watches: list[Watch] = []
     nodes: tuple[NodeView, ...] | None = None
+    guarded = ""
     if client is None:
         remarks.append("Temporal did not answer: only recoveries from the archive are in this report.")
     else:
         watches = await _watches(client, settings, since)
         watches = [watch for watch in watches if simulated or not watch.job.simulated]
         try:
-            nodes = await guard_nodes(client, settings, await cluster_of(client, settings))
+            guarded = await cluster_of(client, settings)
+            nodes = await guard_nodes(client, settings, guarded)
         except (CommandError, SchedulerError, RPCError) as error:
             remarks.append(f"The ledger of nodes could not be asked: {error}.")
+    told = {audit.job.cluster for audit in audits} | {watch.job.cluster for watch in watches}
     all_chains = chains(watches, [loss_of(audit, now) for audit in audits], now)
     return ReportView(
-        cluster=settings.cluster,
+        cluster=settings.cluster or _only(told or {guarded}),
         made=now,
         figures=figures(all_chains, since, now, write),
         chains=all_chains,
@@ -67,6 +70,11 @@ async def gather(
         from_archive=found.from_archive,
         remarks=tuple(remarks),
     )
+
+
+def _only(names: set[str]) -> str:
+    """The one name; empty where there are several."""
+    return next(iter(names)) if len(names) == 1 else ""
 
 
 async def _watches(client: Client, settings: Settings, since: datetime) -> list[Watch]:

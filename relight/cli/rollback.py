@@ -29,6 +29,7 @@ from relight.contracts import Mode
 from relight.contracts.ids import guard_id
 from relight.contracts.messages import ModeChange
 from relight.guarding import start_guard
+from relight.wording import counted
 
 HEARD_SECONDS = 20.0
 """How long monitors and the guard may take to say that they have heard it."""
@@ -152,8 +153,8 @@ def _print(found: RollbackView) -> None:
         under_way = "; its recovery asks a person before its next change" if one.recovering else ""
         say(f"job {one.job_id}: {one.before.value} -> observe{under_way}")
     say(
-        f"cluster {found.cluster} observes: {len(found.jobs)} jobs and {len(found.recoveries)} recoveries "
-        "under way were told"
+        f"cluster {found.cluster} observes: {counted(len(found.jobs), 'job', 'jobs')} and "
+        f"{counted(len(found.recoveries), 'recovery', 'recoveries')} under way were told"
     )
     if found.guard:
         say("jobs that are watched from now on observe too, until `relight guard mode act`")

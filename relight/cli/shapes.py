@@ -386,8 +386,13 @@ class AuditView(Model):
 
     target: str
     monitor_id: str = ""
+    """Of the latest monitor."""
+    monitor_ids: tuple[str, ...] = ()
+    """Of all monitors that watched the job, oldest first; empty as `monitor`. A job that was watched again
+    without being submitted anew has the same monitor id."""
     monitor: tuple[AuditRecord, ...] = ()
-    """From the monitor's history; empty where only a recovery was asked for, or the archive had to answer."""
+    """From the histories of these monitors, one watch after the other; empty where only a recovery was asked
+    for, or the archive had to answer."""
     recoveries: tuple[RecoveryAudit, ...] = ()
     """Oldest first."""
     drains: tuple[AuditRecord, ...] = ()

@@ -63,7 +63,7 @@ class Monitor:
 
 
 async def list_monitors(
-    client: Client, *, cluster: str = "", job_id: str = "", ended: bool = False
+    client: Client, *, cluster: str = "", job_id: str = "", monitor_id: str = "", ended: bool = False
 ) -> list[Monitor]:
     """Monitors, oldest first; those that ended too where `ended` is set.
 
@@ -71,6 +71,7 @@ async def list_monitors(
         client: the connection.
         cluster: only of this cluster; empty: of all.
         job_id: only of this job; empty: of all.
+        monitor_id: only with this workflow id; empty: with any.
         ended: whether those are wanted that watch no more.
     """
     query = [f"WorkflowType='{MONITOR_WORKFLOW}'"]
@@ -80,6 +81,8 @@ async def list_monitors(
         query.append(f"RelightCluster='{_safe(cluster)}'")
     if job_id:
         query.append(f"RelightJobId='{_safe(job_id)}'")
+    if monitor_id:
+        query.append(f"WorkflowId='{_safe(monitor_id)}'")
     found = []
     async for execution in client.list_workflows(" AND ".join(query)):
         if execution.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
@@ -130,6 +133,34 @@ async def find_monitor(client: Client, target: str, cluster: str = "", *, ended:
         )
     # Lists lag behind: a watch that has just ended, or began anew, is there as it was.
     return await _by_workflow_id(client, (running or found)[-1].id)
+
+
+async def list_watches(client: Client, latest: Monitor, target: str) -> list[Monitor]:
+    """Each time that a job was watched, oldest first: the last run of the monitor of each.
+
+    A job that is watched again has a monitor of the same id if it was not submitted anew in between, and else
+    of another.
+
+    Args:
+        client: the connection.
+        latest: the monitor that `find_monitor` found.
+        target: what it was found by. By a job id: the watches of that job under all ids that it had, as far
+            as they are known from one another. By a workflow id: only those with this monitor's id.
+    """
+    found = {}
+    if target.startswith(("job:", "recover:")):
+        listed = await list_monitors(client, monitor_id=latest.id, ended=True)
+        found = {monitor.execution.run_id: monitor for monitor in listed}
+    else:
+        ids, asked = {target, *_ids_of(latest)}, set[str]()
+        while ids - asked:
+            job_id = min(ids - asked)
+            asked.add(job_id)
+            for monitor in await list_monitors(client, cluster=latest.job.cluster, job_id=job_id, ended=True):
+                found[monitor.execution.run_id] = monitor
+                ids |= _ids_of(monitor)
+    found[latest.execution.run_id] = latest  # lists lag behind
+    return sorted(found.values(), key=lambda monitor: monitor.execution.start_time)
 
 
 async def list_recoveries(client: Client, monitor_id: str, *, ended: bool = True) -> list[WorkflowExecution]:
@@ -232,6 +263,11 @@ async def _by_earlier_id(client: Client, job_id: str, cluster: str) -> Monitor |
             return await _by_workflow_id(client, recovery.parent_id)
     monitors = await list_monitors(client, cluster=cluster, ended=True)
     return next((monitor for monitor in reversed(monitors) if _job_id(monitor.id) == job_id), None)
+
+
+def _ids_of(monitor: Monitor) -> set[str]:
+    """The first and the latest id of the job that it watched."""
+    return {monitor.job.attempt.job_id, _job_id(monitor.id)}
 
 
 def _job_id(workflow_id: str) -> str:

@@ -10,7 +10,7 @@ class Report(Model):
     """All that is on the page."""
 
     cluster: str = ""
-    """Empty: of all clusters."""
+    """Empty: of several clusters, or nothing is known of any."""
     made: UtcDatetime
     figures: Figures
     chains: tuple[Chain, ...] = ()

@@ -101,6 +101,8 @@ class ChainEnd(StrEnum):
     BADLY = "stopped"
     """By policy, or because a person rejected a plan or nobody decided: it did not get past a fault."""
     BY_OTHERS = "ended by its user or its time limit"
+    UNWATCHED = "no longer watched"
+    """Somebody ended the watch; the job may have run on."""
     OPEN = "open"
     UNKNOWN = "not known"
 
@@ -110,7 +112,7 @@ _ENDS = {
     EndReason.STOPPED: ChainEnd.BADLY,
     EndReason.CANCELLED: ChainEnd.BY_OTHERS,
     EndReason.TIME_LIMIT: ChainEnd.BY_OTHERS,
-    EndReason.UNWATCHED: ChainEnd.BY_OTHERS,
+    EndReason.UNWATCHED: ChainEnd.UNWATCHED,
 }
 
 

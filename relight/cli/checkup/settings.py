@@ -1,7 +1,6 @@
 """Stages about this machine's settings and files."""
 
 import os
-from pathlib import Path
 
 from relight.audit.places import ArchiveError
 from relight.cli.audit_sources import the_archive
@@ -11,6 +10,7 @@ from relight.config import ConfigError, find_config_file, unknown_variables
 from relight.diagnosis.catalogue import Catalogue
 from relight.diagnosis.steplines import with_custom
 from relight.policies import Policies
+from relight.wording import counted
 
 
 async def settings(bench: Bench) -> Well:
@@ -55,21 +55,21 @@ async def state_directory(bench: Bench) -> Well:
 
 
 async def archive(bench: Bench) -> Well:
-    """The archive is whole, if the settings name one."""
+    """The archive can be written and is whole, if the settings name one."""
     if not (url := bench.settings.archive.url):
         return Well("none (setting archive.url): Temporal's retention is the end of the audit trail")
     try:
-        checked = the_archive(bench.settings).check()
+        kept = the_archive(bench.settings)
+        checked = kept.check()
+        kept.try_out()
     except (CommandError, ArchiveError, OSError) as error:
-        raise Broken(
-            f"archive {url}: {error}", "correct archive.url, or give this user access to it"
-        ) from error
+        mend = f"correct archive.url, or give the worker's user access to it (this is {_me()})"
+        raise Broken(f"archive {url}: {error}", mend) from error
     if broken := [one for one in checked if one.problem is not None]:
         mend = "see `relight audit check-archive`; workers add nothing behind a broken end"
         raise Broken(f"archive {url}: {broken[0].problem}", mend)
-    if "://" not in url and Path(url).exists() and not os.access(url, os.W_OK):
-        raise Broken(f"archive {url} cannot be written", f"chown it to the worker's user (this is {_me()})")
-    return Well(f"{sum(one.head.count for one in checked)} records in {url}")
+    count = sum(one.head.count for one in checked)
+    return Well(f"{counted(count, 'record', 'records')} in {url}, which can be written")
 
 
 def _me() -> str:

@@ -55,6 +55,45 @@ def test_a_job_from_watch_to_end(relight: Relight, approved: TrainingJob) -> Non
     assert (evidence["text"], evidence["where"]) == (HOSTILE, "train.log:77")
 
 
+def test_all_watches_of_a_job_are_told(
+    temporal: Temporal, relight: Relight, approved: TrainingJob, settings_file: Path, tmp_path: Path
+) -> None:
+    def ended(monitor: str) -> None:
+        assert relight("unwatch", monitor).exit_code == 0
+        temporal(lambda client: client.get_workflow_handle(monitor).result())
+
+    # Watched again, then submitted anew, and watched under its new id.
+    old, first = approved.attempt.job_id, monitor_id(approved.attempt)
+    ended(first)
+    temporal(lambda client: start_monitor(client, Settings(), approved))
+    temporal(lambda client: client.get_workflow_handle(first).signal("resubmitted", f"{old}9"))
+    ended(first)
+    later = a_job(f"{old}9")
+    temporal(lambda client: start_monitor(client, Settings(), later))
+    forgotten = an_audit(77101, recovery_id="recover:here:9:0:z", monitor_id="job:here:9:1", job=later)
+    archived(settings_file, tmp_path, forgotten)
+    second = monitor_id(later.attempt)
+    deadline = time.monotonic() + 20
+    while True:  # Temporal's lists lag behind
+        view = json.loads(relight("audit", f"{old}9", "--json").stdout)
+        if (len(view["recoveries"]) == 2 and len(view["monitor_ids"]) == 2) or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    assert (view["monitor_id"], view["monitor_ids"]) == (second, [first, second])
+    told = [(one["workflow_id"], one["what"]) for one in view["monitor"] if one["what"] in ("watch", "ended")]
+    once = [(first, "watch"), (first, "ended")]
+    assert told == [*once, *once, (second, "watch")]
+    assert [one["at"] for one in view["monitor"]] == sorted(one["at"] for one in view["monitor"])
+    ids = {one["recovery_id"] for one in view["recoveries"]}
+    assert ids == {recovery_id(approved.attempt, "anomaly1"), forgotten.recovery_id}
+    assert view["from_archive"] == [forgotten.recovery_id]
+    alone = json.loads(relight("audit", first, "--json").stdout)
+    assert alone["monitor_ids"] == [first]
+    assert [one["what"] for one in alone["monitor"]].count("watch") == 2
+    page = relight("audit", f"{old}9", "--format", "html").stdout
+    assert page.index(f"<h2>monitor {first}</h2>") < page.index(f"<h2>monitor {second}</h2>")
+
+
 def test_formats_show_log_text_and_do_not_obey_it(relight: Relight, approved: TrainingJob) -> None:
     target = recovery_id(approved.attempt, "anomaly1")
     text = relight("audit", target)
@@ -143,6 +182,10 @@ def test_check_archive_names_the_first_broken_record(
     assert done.exit_code == 1
     assert "since it was noted" in done.stdout
     assert alone("audit", "check-archive", "--expect", "nonsense").exit_code == 2
+
+
+def test_help_of_the_group_tells_of_formats(alone: Relight) -> None:
+    assert "relight audit 4243 --format csv" in alone("audit", "--help").stdout
 
 
 def test_no_archive_is_said(alone: Relight) -> None:

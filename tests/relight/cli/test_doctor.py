@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from relight.audit.archive import open_archive
 from relight.cli.checkup import job as job_stages
 from relight.cli.checkup import scheduler
 from relight.cli.checkup.base import Bench, Broken
@@ -30,6 +31,7 @@ from relight.contracts.ids import TASK_QUEUE, monitor_id
 from relight.guarding import start_guard
 from relight.scheduler.local import LocalScheduler
 from relight.scheduler.port import SubmitRequest
+from tests.relight.audit.making import an_audit
 from tests.relight.cli.conftest import Relight, Temporal
 from tests.relight.cli.stand_ins import T0, a_job
 from tests.relight.cli.test_setup import operate
@@ -141,6 +143,25 @@ def test_an_archive_that_was_changed(well: Path, examine: Examine, tmp_path: Pat
     found = examine()
     assert found["broken"] == "archive"
     assert "check-archive" in said(found)
+
+
+@pytest.mark.parametrize("url", ["/dev/null", "/dev/null/archive", "/proc/archive"])
+def test_an_archive_that_nobody_can_write(well: Path, examine: Examine, url: str) -> None:
+    add(well, f'[archive]\nurl = "{url}"')
+    found = examine()
+    assert found["broken"] == "archive"
+    assert f"archive {url}: it cannot be written" in said(found)
+
+
+def test_an_archive_is_tried_out_and_left_as_it_was(well: Path, examine: Examine, tmp_path: Path) -> None:
+    place = tmp_path / "new" / "archive"
+    add(well, f'[archive]\nurl = "{place}"')
+    assert examine()["stages"][-1]["found"] == f"0 records in {place}, which can be written"
+    assert not place.parent.exists()
+    open_archive(str(place), tmp_path).append(an_audit(), T0)
+    before = sorted(place.rglob("*"))
+    assert examine()["stages"][-1]["found"].startswith("1 record in ")
+    assert sorted(place.rglob("*")) == before
 
 
 # ---- Temporal --------------------------------------------------------------------

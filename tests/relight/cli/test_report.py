@@ -80,11 +80,12 @@ def test_live_history_and_archive_are_one_and_nothing_counts_twice(
     assert set(by_job) == {approved.attempt.job_id, "88001"}
     live = by_job[approved.attempt.job_id]
     assert (live.run, live.user, live.nodes) == ("llm-7b", "anna", 2)
-    assert live.end.value == "ended by its user or its time limit"
+    assert live.end.value == "no longer watched"
     [loss] = live.losses
     assert loss.cause.value == "gpu_memory_ecc"
     assert (loss.until - loss.occurred) == timedelta(seconds=9)
     assert view.figures.recoveries == 2
+    assert view.cluster == approved.cluster
     assert view.from_archive == 1
     assert view.figures.left_out == 1, "how long 88001 was watched nobody knows any more"
     assert view.nodes is None
@@ -96,7 +97,7 @@ def test_a_page_is_written(relight: Relight, approved: TrainingJob, tmp_path: Pa
     done = relight("--cluster", approved.cluster, "report", "--since", "7d", "--out", out)
     assert done.exit_code == 0, done.output
     assert str(out) in done.stdout
-    assert "recoveries 1, runs 1" in done.stdout
+    assert ": 1 recovery, 1 run\n" in done.stdout
     page = out.read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert approved.attempt.job_id in page
@@ -120,6 +121,7 @@ def test_the_archive_answers_without_temporal(alone: Relight, settings_file: Pat
     assert "only the archive" in done.stderr
     view = ReportView.model_validate_json(done.stdout)
     assert (view.figures.recoveries, view.from_archive) == (1, 1)
+    assert view.cluster == "lab", "no setting names it, but all that is told is of one cluster"
     assert view.figures.gpu_hours == pytest.approx(32 * 1110 / 3600)
 
 
