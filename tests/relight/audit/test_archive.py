@@ -231,6 +231,27 @@ def test_writers_at_once_make_one_chain(tmp_path: Path) -> None:
     assert len(list(archive.entries())) == 61
 
 
+def test_trying_an_object_store_out_leaves_nothing_behind(tmp_path: Path) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    archive = open_archive("memory://tried/relight", tmp_path)
+    archive.try_out()
+    assert memory.find("/tried") == []
+    assert archive.append(an_audit(), T0)
+    before = memory.find("/tried")
+    archive.try_out()
+    assert memory.find("/tried") == before
+    assert problem(archive) is None
+
+
+@pytest.mark.parametrize("place", ["file", "file/archive"])
+def test_trying_out_what_is_no_directory(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ArchiveError, match=r"cannot be written and read: .*Not a directory"):
+        open_archive(str(tmp_path / place), tmp_path).try_out()
+
+
 def test_in_an_object_store_each_record_is_an_object(tmp_path: Path) -> None:
     archive = open_archive("memory://bucket/relight", tmp_path)
     for number in range(1, 4):
