@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
-from relight.cli.shapes import JobView, RecoveryView, WatchedJob
+from relight.cli.shapes import JobView, RecoveryView, StandStill, WatchedJob
 from relight.cli.stand_still import DECLINED, stand_still
 from relight.contracts import RecoveryOutcome, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, RECOVERY_WORKFLOW, STATE
@@ -184,6 +184,23 @@ async def _asked(client: Client, monitors: Sequence[Monitor]) -> list[WatchedJob
         return _watched(monitor, status)
 
     return await asyncio.gather(*(one(monitor) for monitor in monitors))
+
+
+async def look_for_stand_still(
+    client: Client, monitor: Monitor, status: MonitorStatus | None
+) -> StandStill | None:
+    """The hang of one job that nobody is asked about again; None: there is none.
+
+    Args:
+        client: the connection.
+        monitor: of the job.
+        status: what the monitor says.
+    """
+    watched = _watched(monitor, status)
+    if not _may_stand_still(watched):
+        return None
+    declined = (await _declined(client)).get(monitor.id, [])
+    return (await _with_stand_still(client, watched, declined)).stands_still
 
 
 async def job_view(client: Client, monitor: Monitor) -> JobView:

@@ -7,7 +7,7 @@ from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.stand_still import in_words
 from relight.cli.unwatched import advice, can_be_watched
-from relight.cli.watched import find_monitor, watched_jobs
+from relight.cli.watched import find_monitor, look_for_stand_still, monitor_status
 from relight.config import Settings
 from relight.contracts import JobInfo
 from relight.errors import WrongRequestError
@@ -38,8 +38,8 @@ async def watched(bench: Bench) -> Well:
         why, mend = _not_watched(bench.info, bench.cluster, bench.settings, bench.job_id)
         found = f"job {bench.job_id} is not watched" if error.code is ExitCode.NOT_FOUND else str(error)
         raise Broken(f"{found}; {why}", mend, error.code) from error
-    (job,) = await watched_jobs(bench.client, [bench.monitor])
-    bench.status, bench.stands_still = job.status, job.stands_still
+    bench.status = await monitor_status(bench.client, bench.monitor.id)
+    bench.stands_still = await look_for_stand_still(bench.client, bench.monitor, bench.status)
     if not bench.monitor.running:
         end = bench.status.end if bench.status is not None else None
         ended = f"it is watched no more ({end.value})" if end is not None else "it is watched no more"
