@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,8 @@ from relight.wording import cause_of, collapse
 
 PIECE = 1 << 20
 QUOTED = 8
+UNREAD = "None of these files could be read as a log: nothing is known of the run."
+NAME_LOGS = "name the files that the job wrote, unpacked, as text"
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _DO = {
     Action.RESTART: "Restart it.",
@@ -124,10 +127,17 @@ def diagnose(
         )
     for doubt in doubts:
         complain(doubt, "warning")
+    unread = len(doubts) == len(inputs) and report.cause is Cause.HEALTHY
+    if unread:
+        report = replace(report, cause=Cause.UNKNOWN, confidence=0.0, explanation=UNREAD, because=NAME_LOGS)
     if as_json:
-        print_json(view_of(report))
+        print_json(view_of(report, unread=unread))
+    elif unread:
+        console().print(f"[bold red]{UNREAD}[/]\n\n[bold]What to do:[/] {NAME_LOGS}.")
     else:
         _show(report, silence)
+    if unread:
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def load_catalogue(ctx: typer.Context, directories: list[Path] | None) -> Catalogue:
@@ -149,8 +159,8 @@ def load_catalogue(ctx: typer.Context, directories: list[Path] | None) -> Catalo
     return catalogue
 
 
-def view_of(report: Report) -> DiagnoseView:
-    """The report as `--json` prints it."""
+def view_of(report: Report, *, unread: bool = False) -> DiagnoseView:
+    """The report as `--json` prints it. `unread`: no file could be read as a log."""
     first, last = report.first_error, report.last_step
     return DiagnoseView(
         symptom=report.symptom,
@@ -167,6 +177,7 @@ def view_of(report: Report) -> DiagnoseView:
         dropped=report.dropped,
         blind=report.blind,
         attempts=report.attempts,
+        unread=unread,
     )
 
 

@@ -44,7 +44,8 @@ def jobs(
 
     STEP is the last step that the sensor told of, and how long ago it was seen, if more than 5 s. The sensor
     tells of a healthy job's steps every 30 s, of one that has trained for hours every 5 min: an old STEP is
-    no hang. A hang is told at once, and changes STATE.
+    no hang. A hang is told at once, and changes STATE. Where its plan was rejected, or nobody decided on it,
+    STEP says that the job stands still, until a later step is seen.
     """
     settings = invocation(ctx).settings
     if watch and as_json:
@@ -146,7 +147,7 @@ def _table(found: list[WatchedJob]) -> Table:
             watched.state + (f" ({status.end.value})" if status and status.end else ""),
             job.mode.value,
             str(len(job.nodes) or "-"),
-            step_cell(status.progress if status else None, now),
+            step_cell(status.progress if status else None, now, watched.stands_still),
             "?" if status is None else str(status.recoveries),
             ago(watched.started).removesuffix(" ago"),
         )
@@ -167,7 +168,15 @@ def _screen(view: JobView) -> list[RenderableType]:
         *(("earlier ids", ", ".join(view.earlier_ids)) for _ in view.earlier_ids[:1]),
         ("attempt", f"{job.attempt.label}, submitted {clock(job.attempt.submit_time, date=True)}"),
         ("nodes", nodes or "-"),
-        ("progress", step_line(status.progress if status else None, now, watching=view.state == "watching")),
+        (
+            "progress",
+            step_line(
+                status.progress if status else None,
+                now,
+                watching=view.state == "watching",
+                still=view.stands_still,
+            ),
+        ),
         *(("noticed", note) for note in (status.noticed if status else ())),
         ("policy", job.policy.name),
         ("checkpoints", job.checkpoint_dir or "not told (relight watch --checkpoints DIR)"),

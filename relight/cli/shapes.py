@@ -7,6 +7,7 @@ from relight.contracts import (
     Cause,
     Mode,
     Model,
+    Outcome,
     Plan,
     Policy,
     RecoveryOutcome,
@@ -23,6 +24,19 @@ from relight.quality.figures import Figures
 from relight.report.contents import Report
 
 
+class StandStill(Model):
+    """A hang that goes on, and that nobody is asked about again: its plan was declined."""
+
+    since: UtcDatetime | None = None
+    step: int | None = None
+    """At which it hangs; null: before its first step."""
+    outcome: Outcome
+    """`rejected` or `expired`."""
+    reason: str = ""
+    """Who said no and why, or how long nobody decided."""
+    recovery_id: str
+
+
 class WatchedJob(Model):
     """One element of `relight jobs --json`."""
 
@@ -36,6 +50,8 @@ class WatchedJob(Model):
     """None: it is watched now."""
     status: MonitorStatus | None = None
     """None: no worker answered."""
+    stands_still: StandStill | None = None
+    """It hangs, its plan was declined, and no later step was seen since."""
 
 
 class RecoveryView(Model):
@@ -291,6 +307,8 @@ class DiagnoseView(Model):
     blind: bool
     """No step line was recognised."""
     attempts: int
+    unread: bool = False
+    """No file could be read as a log (all are empty, packed or no text): nothing is known of the run."""
 
 
 class FaultySignature(Model):

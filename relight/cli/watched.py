@@ -25,7 +25,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from relight.cli.completion import complete_job
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.output import complain
-from relight.cli.shapes import JobView, RecoveryView, WatchedJob
+from relight.cli.shapes import JobView, RecoveryView, StandStill, WatchedJob
+from relight.cli.stand_still import DECLINED, stand_still
 from relight.contracts import RecoveryOutcome, TrainingJob
 from relight.contracts.ids import MEMO_JOB, MONITOR_WORKFLOW, RECOVERY_WORKFLOW, STATE
 from relight.contracts.messages import MonitorStatus, RecoveryStatus
@@ -193,6 +194,16 @@ async def recovery_status(client: Client, recovery_id: str) -> RecoveryStatus | 
 
 async def watched_jobs(client: Client, monitors: Sequence[Monitor]) -> list[WatchedJob]:
     """All of them with their status, asked concurrently. After one silence no other is asked."""
+    found = await _asked(client, monitors)
+    if not any(_may_stand_still(watched) for watched in found):
+        return found
+    declined = await _declined(client)
+    return [
+        await _with_stand_still(client, watched, declined.get(watched.monitor_id, [])) for watched in found
+    ]
+
+
+async def _asked(client: Client, monitors: Sequence[Monitor]) -> list[WatchedJob]:
     slots = asyncio.Semaphore(AT_ONCE)
     silent = False
 
@@ -204,6 +215,23 @@ async def watched_jobs(client: Client, monitors: Sequence[Monitor]) -> list[Watc
         return _watched(monitor, status)
 
     return await asyncio.gather(*(one(monitor) for monitor in monitors))
+
+
+async def look_for_stand_still(
+    client: Client, monitor: Monitor, status: MonitorStatus | None
+) -> StandStill | None:
+    """The hang of one job that nobody is asked about again; None: there is none.
+
+    Args:
+        client: the connection.
+        monitor: of the job.
+        status: what the monitor says.
+    """
+    watched = _watched(monitor, status)
+    if not _may_stand_still(watched):
+        return None
+    declined = (await _declined(client)).get(monitor.id, [])
+    return (await _with_stand_still(client, watched, declined)).stands_still
 
 
 async def job_view(client: Client, monitor: Monitor) -> JobView:
@@ -226,6 +254,8 @@ async def job_view(client: Client, monitor: Monitor) -> JobView:
                 times=outcome.times if outcome is not None else None,
             )
         )
+    outcomes = [recovery.outcome for recovery in recoveries if recovery.outcome is not None]
+    watched = _with_outcomes(watched, outcomes)
     names = [monitor.id, *(recovery.recovery_id for recovery in recoveries)]
     earlier = dict.fromkeys(_job_id(name) for name in names)
     earlier.pop(watched.job.attempt.job_id, None)
@@ -331,6 +361,38 @@ async def recovery_outcome(client: Client, recovery_id: str) -> RecoveryOutcome 
     except WorkflowFailureError:
         return None
     return outcome
+
+
+def _may_stand_still(watched: WatchedJob) -> bool:
+    status = watched.status
+    return watched.state == "watching" and status is not None and status.recoveries > 0
+
+
+async def _declined(client: Client) -> dict[str, list[str]]:
+    """The recoveries that nobody agreed to, oldest first, by their monitors: one list call for all."""
+    ends = ", ".join(f"'{outcome.value}'" for outcome in DECLINED)
+    query = f"WorkflowType='{RECOVERY_WORKFLOW}' AND ExecutionStatus='Completed' AND RelightState IN ({ends})"
+    found = [execution async for execution in client.list_workflows(query)]
+    by_monitor: dict[str, list[str]] = {}
+    for execution in sorted(found, key=lambda each: each.start_time):
+        by_monitor.setdefault(execution.parent_id or "", []).append(execution.id)
+    return by_monitor
+
+
+async def _with_stand_still(client: Client, watched: WatchedJob, declined: list[str]) -> WatchedJob:
+    """With what its declined recoveries say; their results are read only where they can matter."""
+    if not declined or not _may_stand_still(watched):
+        return watched
+    outcomes = [await recovery_outcome(client, recovery) for recovery in declined]
+    return _with_outcomes(watched, [outcome for outcome in outcomes if outcome is not None])
+
+
+def _with_outcomes(watched: WatchedJob, outcomes: Sequence[RecoveryOutcome]) -> WatchedJob:
+    status = watched.status
+    if status is None or watched.state != "watching":
+        return watched
+    still = stand_still(status.job.attempt, status.progress, outcomes)
+    return watched.model_copy(update={"stands_still": still})
 
 
 def _watched(monitor: Monitor, status: MonitorStatus | None) -> WatchedJob:

@@ -10,7 +10,8 @@ from relight.cli.exit_codes import CommandError
 from relight.cli.guarded import guard_status
 from relight.cli.invocation import invocation, run_async
 from relight.cli.output import AsJson, clock, complain, console, print_json
-from relight.cli.shapes import GateView, JobView, WhyView
+from relight.cli.shapes import GateView, JobView, StandStill, WhyView
+from relight.cli.stand_still import in_words
 from relight.cli.unwatched import find_or_advise
 from relight.cli.watched import JobTarget, job_view
 from relight.config import ConfigError, Settings
@@ -32,6 +33,10 @@ _OPENS = {
     gates.INCIDENT: "wait until it is over, or `relight guard reset`",
     "guard": "relight worker",
 }
+
+_AFTER_A_NO = (
+    "requeue or cancel it yourself; of this step relight asks no more, of a hang at a later one it does"
+)
 
 
 def why(
@@ -88,6 +93,7 @@ async def _look(client: Client, settings: Settings, view: JobView) -> WhyView:
             gone,
             caps=_caps(settings, view.job),
             now=datetime.now(UTC),
+            still=view.stands_still,
         ),
     )
 
@@ -101,6 +107,7 @@ def closed_gates(
     *,
     now: datetime,
     caps: tuple[Cap, ...] = (),
+    still: StandStill | None = None,
 ) -> tuple[GateView, ...]:
     """The closed gates, in the order in which relight meets them. Pure.
 
@@ -112,6 +119,7 @@ def closed_gates(
         guard_gone: why the guard cannot be asked; empty: it can, or there is none to ask.
         now: the time.
         caps: what the policy file has against such a job's acting.
+        still: the job hangs, and its plan was declined.
     """
     name = job.attempt.job_id
     if monitor is None:
@@ -126,6 +134,8 @@ def closed_gates(
             ended += "before its next change"
         return (GateView(gate="watch", why=ended, opens=_watch_again(name, monitor.end)),)
     found = []
+    if recovery is None and still is not None:
+        found.append(GateView(gate="declined", why=f"it {in_words(still)}", opens=_AFTER_A_NO))
     if monitor.paused or (recovery is not None and recovery.paused):
         found.append(GateView(gate="job paused", why="somebody paused it", opens=f"relight unpause {name}"))
     if recovery is not None and recovery.state == "awaiting-approval" and recovery.plan is not None:

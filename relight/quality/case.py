@@ -115,12 +115,26 @@ def _afterwards(audit: RecoveryAudit, outcome: RecoveryOutcome) -> tuple[Truth, 
         elif mine and report.event is AttemptEvent.ENDED and report.state is not None:
             if report.state is JobState.COMPLETED:
                 return Truth.WRONG, "the job completed", None
-            return Truth.RIGHT, f"the job died ({report.state.value})", report.at
+            return Truth.RIGHT, _how_it_ended(report.state), report.at
         elif report.event is AttemptEvent.STARTED and _follows(outcome.attempt, report.attempt):
             return Truth.RIGHT, f"somebody else started it again ({report.attempt.label})", report.at
     if outcome.symptom is Symptom.CRASH and outcome.times.confirmed is not None:
         return Truth.RIGHT, "the scheduler said that it had ended", None
     return Truth.OPEN, f"{outcome.outcome.value}: {outcome.reason}", None
+
+
+_ENDS = {
+    JobState.PENDING: "it was requeued, and not by relight",
+    JobState.CANCELLED: "it was cancelled",
+    JobState.PREEMPTED: "it was preempted",
+    JobState.TIMEOUT: "it reached its time limit",
+    JobState.DEADLINE: "it reached its deadline",
+}
+"""Ends that are no death, in words."""
+
+
+def _how_it_ended(state: JobState) -> str:
+    return _ENDS.get(state, f"the job died ({state.value})")
 
 
 def _by_a_person(outcome: RecoveryOutcome) -> bool:

@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from relight.cli.exit_codes import ExitCode
 from relight.cli.invocation import Invocation
+from relight.cli.shapes import StandStill
 from relight.cli.watched import Monitor
 from relight.config import Settings
 from relight.contracts import JobInfo
@@ -48,6 +49,8 @@ class Bench:
     _scheduler: Scheduler | None = field(default=None, repr=False)
     monitor: Monitor | None = None
     status: MonitorStatus | None = None
+    stands_still: StandStill | None = None
+    """The job hangs, and its plan was declined."""
     info: JobInfo | None = None
     """What the scheduler says of the job; None: it does not know it any more, or no job was named."""
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from relight.cli.checkup.base import Bench, Broken, Well
 from relight.cli.exit_codes import CommandError, ExitCode
+from relight.cli.stand_still import in_words
 from relight.cli.unwatched import advice, can_be_watched
-from relight.cli.watched import find_monitor, monitor_status
+from relight.cli.watched import find_monitor, look_for_stand_still, monitor_status
 from relight.config import Settings
 from relight.contracts import JobInfo
 from relight.errors import WrongRequestError
@@ -38,6 +39,7 @@ async def watched(bench: Bench) -> Well:
         found = f"job {bench.job_id} is not watched" if error.code is ExitCode.NOT_FOUND else str(error)
         raise Broken(f"{found}; {why}", mend, error.code) from error
     bench.status = await monitor_status(bench.client, bench.monitor.id)
+    bench.stands_still = await look_for_stand_still(bench.client, bench.monitor, bench.status)
     if not bench.monitor.running:
         end = bench.status.end if bench.status is not None else None
         ended = f"it is watched no more ({end.value})" if end is not None else "it is watched no more"
@@ -94,7 +96,8 @@ async def steps(bench: Bench) -> Well:
     """Its log tells steps: without them a hang cannot be noticed."""
     status = bench.status
     if status is not None and status.progress is not None:
-        return Well(f"at step {status.progress.step}")
+        still = bench.stands_still
+        return Well(f"at step {status.progress.step}", f"it {in_words(still)}" if still is not None else "")
     mend = (
         "`relight progress test FILE` shows which lines of its log are taken for steps: if none are, set "
         "step_patterns of its policy; just after the start, wait for the first steps"

@@ -61,8 +61,8 @@ def test_a_listing(tmp_path: Path) -> None:
         ((), 2, "name either a directory or a --listing"),
         (("DIR", "--listing", "x"), 2, "name either a directory or a --listing"),
         (("--listing", "/nowhere.json"), 2, "cannot read /nowhere.json"),
-        (("/nowhere",), 1, "cannot read /nowhere: No such file or directory"),
-        (("DIR", "--layout", "caffe"), 1, "there is no layout 'caffe'"),
+        (("/nowhere",), 2, "cannot read /nowhere: No such file or directory"),
+        (("DIR", "--layout", "caffe"), 2, "there is no layout 'caffe'"),
     ],
 )
 def test_errors_are_told_in_a_sentence(

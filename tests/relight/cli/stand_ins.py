@@ -39,6 +39,7 @@ from relight.contracts.ids import (
     MEMO_JOB,
     MONITOR_WORKFLOW,
     RECOVERY_WORKFLOW,
+    STATE,
     recovery_id,
     search_attributes,
 )
@@ -58,6 +59,8 @@ from relight.contracts.messages import (
 T0 = datetime(2026, 12, 2, 3, 0, 0, tzinfo=UTC)
 HOSTILE = "RuntimeError: [bold]boom[/bold] [/] `x`"
 """Log text that would be markup if it were not escaped."""
+HANGS = "it may hang"
+"""The reason of a decision that makes the stand-in's recovery one of a hang at the monitor's last step."""
 PLAN = Plan(
     action=Action.RESTART_EXCLUDE_NODE,
     steps=(
@@ -105,6 +108,7 @@ class StandInMonitor:
         self.wanted = False
         self.signals = 0
         self.open: list[str] = []
+        self.begun = 0
 
     @workflow.signal
     def recover(self) -> None:
@@ -144,7 +148,7 @@ class StandInMonitor:
             progress=Progress(step=121, at=T0, interval=timedelta(seconds=2)),
             open_recoveries=tuple(self.open),
             signals=self.signals,
-            recoveries=len(self.open),
+            recoveries=self.begun,
         )
 
     @workflow.run
@@ -153,6 +157,7 @@ class StandInMonitor:
         if self.wanted:
             recovery = recovery_id(self.job.attempt, "anomaly1")
             self.open.append(recovery)
+            self.begun += 1
             await workflow.execute_child_workflow(
                 RECOVERY_WORKFLOW,
                 RecoveryInput(
@@ -206,18 +211,20 @@ class StandInRecovery:
     async def run(self, start: RecoveryInput) -> RecoveryOutcome:
         await workflow.wait_condition(lambda: self.decision is not None)
         assert self.decision is not None
+        outcome = Outcome.RESUMED if self.decision.approved else Outcome.REJECTED
+        workflow.upsert_search_attributes([STATE.value_set(outcome.value)])
         return RecoveryOutcome(
             recovery_id=workflow.info().workflow_id,
-            outcome=Outcome.RESUMED if self.decision.approved else Outcome.REJECTED,
+            outcome=outcome,
             reason=self.decision.reason,
-            symptom=Symptom.CRASH,
+            symptom=Symptom.HANG if self.decision.reason == HANGS else Symptom.CRASH,
             cause=Cause.GPU_MEMORY_ECC,
             attempt=start.job.attempt,
             approved_by=self.decision.by,
             times=Timeline(
                 occurred=T0, detected=T0 + timedelta(seconds=1), productive=T0 + timedelta(seconds=9)
             ),
-            lost_from_step=120,
+            lost_from_step=121 if self.decision.reason == HANGS else 120,
             resumed_at_step=100,
         )
 

@@ -1,6 +1,7 @@
 """What can be a log, and what not."""
 
 import gzip
+import json
 import lzma
 import random
 from pathlib import Path
@@ -46,3 +47,24 @@ def test_diagnose_says_so_and_reads_the_others(alone: Relight, tmp_path: Path) -
     assert "warning: empty.log is empty" in done.stderr
     assert "warning: packed is packed by gzip" in done.stderr
     assert "train.log" not in done.stderr
+
+
+def test_where_none_can_be_read_there_is_no_verdict(alone: Relight, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").touch()
+    (tmp_path / "packed").write_bytes(gzip.compress(WORDS))
+    done = alone("diagnose", "empty.log", "packed")
+    assert done.exit_code == 2
+    assert "None of these files could be read as a log" in done.stdout
+    assert "Nothing" not in done.stdout
+    done = alone("diagnose", "empty.log", "packed", "--json")
+    assert done.exit_code == 2
+    found = json.loads(done.stdout)
+    assert (found["unread"], found["cause"]) == (True, "unknown")
+
+
+def test_the_silence_of_an_empty_log_is_a_verdict(alone: Relight, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").touch()
+    done = alone("diagnose", "empty.log", "--silent-for", "2h", "--json")
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert (found["unread"], found["symptom"]) == (False, "hang")

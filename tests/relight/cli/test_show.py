@@ -13,7 +13,7 @@ from relight.cli.recovery_view import timeline_of
 from relight.contracts import Timeline, TrainingJob
 from relight.contracts.ids import monitor_id
 from tests.relight.cli.conftest import Relight, Temporal
-from tests.relight.cli.stand_ins import T0
+from tests.relight.cli.stand_ins import HANGS, T0
 
 pytestmark = [pytest.mark.temporal, pytest.mark.usefixtures("stand_ins")]
 
@@ -48,6 +48,25 @@ def test_the_timeline_of_an_open_recovery(temporal: Temporal, relight: Relight, 
     assert re.search(r"detected +\S+ +1.00s +1.00s", text)
     assert re.search(r"now: awaiting-approval", text)
     assert re.search(r"approved +not yet", text)
+
+
+def test_a_hang_whose_plan_was_rejected_is_no_healthy_job(
+    temporal: Temporal, relight: Relight, watched: TrainingJob
+) -> None:
+    job_id = watched.attempt.job_id
+    recover(temporal, relight, watched, job_id)
+    assert relight("reject", job_id, "--reason", HANGS, "--yes").exit_code == 0
+
+    def listed() -> dict[str, object]:
+        found = json.loads(relight("jobs", "--json").stdout)
+        return next(job for job in found if job["job"]["attempt"]["job_id"] == job_id)
+
+    until(lambda: listed()["stands_still"])
+    shown = relight("show", job_id).stdout
+    assert f"its plan was rejected ({HANGS})" in " ".join(shown.split())
+    assert "healthy job" not in shown
+    why = json.loads(relight("why", job_id, "--json").stdout)
+    assert why["closed"][0]["gate"] == "declined"
 
 
 def test_the_id_from_before_a_resubmission(

@@ -124,3 +124,18 @@ def test_a_detection_that_relight_withdrew_itself_would_not_have_acted() -> None
     case = case_of(ended(Outcome.REFUTED).model_copy(update={"asked": None}))
     assert case is not None
     assert (case.would_act, case.truth) == (False, Truth.WRONG)
+
+
+@pytest.mark.parametrize(
+    ("state", "because"),
+    [
+        (JobState.PENDING, "it was requeued, and not by relight"),
+        (JobState.CANCELLED, "it was cancelled"),
+        (JobState.FAILED, "the job died (FAILED)"),
+        (JobState.NODE_FAIL, "the job died (NODE_FAIL)"),
+    ],
+)
+def test_how_it_ended_in_words(state: JobState, because: str) -> None:
+    case = case_of(ended(Outcome.ABANDONED, told(AttemptEvent.ENDED, state=state)))
+    assert case is not None
+    assert (case.truth, case.because) == (Truth.RIGHT, because)
