@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from relight.diagnosis.catalogue import Catalogue, Kind, Signature
 from relight.diagnosis.findings import Finding
+from relight.diagnosis.prefix import speaker
 from relight.diagnosis.reader import LogReader
 
 LEAST_POSITIVE = 2
@@ -32,10 +33,21 @@ def check_examples(catalogue: Catalogue, signature: Signature) -> Iterator[str]:
             if found or not re.search(signature.pattern, line):
                 yield f"is not taken as benign: {line!r} (found: {', '.join(found) or 'nothing'})"
         elif not any(f == signature.id or f.startswith(f"{signature.id}-") for f in found):
-            yield f"does not win on its own example {line!r} (found: {', '.join(found) or 'nothing'})"
+            found_words = f"(found: {', '.join(found) or 'nothing'})"
+            yield f"does not win on its own example {line!r} {found_words}{_cut_off(signature, line)}"
     for line in signature.negative:
         if signature.id in found_in(catalogue, line):
             yield f"matches its negative example {line!r}"
+
+
+def _cut_off(signature: Signature, line: str) -> str:
+    """Why the pattern does not see all of the line, if that is what is wrong."""
+    says = speaker(line)
+    pattern = re.compile(signature.pattern)
+    if not says.label or not pattern.search(line) or pattern.search(says.text):
+        return ""
+    meaning = "a host name" if says.host or says.node else "the rank or process that prints the line"
+    return f": the text up to `{says.label}` was taken for {meaning}"
 
 
 def check_style(signature: Signature) -> Iterator[str]:

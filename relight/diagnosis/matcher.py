@@ -43,6 +43,8 @@ class Match:
 
     signature: Signature
     groups: dict[str, str]
+    whole: bool = False
+    """It matches the longer text only."""
 
 
 class Matcher:
@@ -95,15 +97,22 @@ class Matcher:
         self._db.scan(block, match_event_handler=hit, scratch=scratch)
         return hits
 
-    def match(self, text: str, numbers: set[int]) -> Match | None:
-        """The best of these signatures that really matches the text; None for none, or for a benign line."""
+    def match(self, text: str, numbers: set[int], longer: str = "") -> Match | None:
+        """The best of these signatures that really matches the text; None for none, or for a benign line.
+
+        `longer` is the text with what may be a prefix or be said: a signature may match that instead.
+        """
         for n in sorted(numbers, key=self._order.__getitem__):
             m = self._patterns[n].search(text)
+            whole = m is None and longer != ""
+            if whole:
+                m = self._patterns[n].search(longer)
             if m is None:
                 continue
             if self.signatures[n].role is Kind.BENIGN:
                 return None
-            return Match(self.signatures[n], {k: v for k, v in m.groupdict().items() if v is not None})
+            groups = {k: v for k, v in m.groupdict().items() if v is not None}
+            return Match(self.signatures[n], groups, whole)
         return None
 
 

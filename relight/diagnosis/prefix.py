@@ -1,7 +1,10 @@
 """Who printed a line: rank, node and GPU from the prefixes that launchers and frameworks put before it."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from relight.diagnosis.names import member
 
 MAX_PREFIXES = 6
 
@@ -10,6 +13,8 @@ _NOT_A_HOST = re.compile(
     r"(?i)^(step|iter|iteration|epoch|ep|gpu|cuda|rank|worker|task|batch|layer|stage|part|fold|phase|shard"
     r"|device|attempt|loss|run|trial|group|http|https|line|seq|pid|tid|v|fp|bf|int|float|sha|md|top)[-_]?\d"
 )
+_CODE = re.compile(r"[A-Z][A-Z0-9_-]*")
+"""Error codes look like this: ACME-4711, E1203."""
 
 # Each alternative is one kind of prefix. Order matters only for readability: the first characters differ.
 _PREFIX = re.compile(
@@ -43,6 +48,15 @@ class Speaker:
     address: str | None = None
     attempt: int | None = None
     hosts: str = ""
+    longer: str = ""
+    """The text that begins with the host, where it is not sure that it is one; else empty."""
+    host: str | None = None
+    """What may be a host: the first word of `longer`."""
+
+    def said_all(self) -> "Speaker":
+        """The same line, where what looked like a host belongs to what was said."""
+        node = None if self.node == self.host else self.node
+        return replace(self, text=self.longer, node=node, longer="", host=None)
 
 
 def strip_ansi(text: str) -> str:
@@ -50,12 +64,18 @@ def strip_ansi(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
-def speaker(text: str) -> Speaker:
-    """Reads the prefixes of a line, at most six of them."""
+def speaker(text: str, nodes: Mapping[str, str] | None = None) -> Speaker:
+    """Reads the prefixes of a line, at most six of them.
+
+    Args:
+        text: the line.
+        nodes: the job's nodes by each name they go by (`names.spoken`). If not empty, nobody else is a host.
+            Without it any name with a digit may be one, except what looks like an error code.
+    """
     text = strip_ansi(text)
     rank = local = attempt = None
-    node = gpu = address = None
-    hosts = ""
+    node = gpu = address = unsure = None
+    hosts = longer = ""
     at = 0
     for n in range(MAX_PREFIXES):
         m = _PREFIX.match(text, at)
@@ -68,7 +88,12 @@ def speaker(text: str) -> Speaker:
         if host is not None:
             if _NOT_A_HOST.match(host) or node is not None:
                 break
-            node = host
+            sure = member(host, nodes) if nodes else None
+            if sure is None:
+                if unsure is not None:
+                    break
+                unsure, longer = host, text[at:].lstrip()
+            node = sure or (None if nodes or _CODE.fullmatch(host) else host)
         if m["rank"] is not None:
             rank = int(m["rank"])
         elif m["mpi"] is not None:
@@ -83,4 +108,5 @@ def speaker(text: str) -> Speaker:
         at = m.end()
     if (m := _NCCL.match(text, at)) is not None and "NCCL " in text[m.end() : m.end() + 60]:
         node, gpu, at = node or m["host"], m["gpu"], m.end()
-    return Speaker(text[at:], text[:at].strip(), rank, local, node, gpu, address, attempt, hosts)
+    label = text[:at].strip()
+    return Speaker(text[at:], label, rank, local, node, gpu, address, attempt, hosts, longer, unsure)

@@ -16,6 +16,7 @@ from relight.diagnosis import phases, steplines
 from relight.diagnosis.catalogue import Catalogue, Kind, Names, Signature
 from relight.diagnosis.findings import Event, Finding, PhaseLine, StepLine
 from relight.diagnosis.matcher import COLOUR, NOTE, PHASE, STEP, STEP_WORD, TRACE, Match, matcher_for
+from relight.diagnosis.names import spoken
 from relight.diagnosis.prefix import Speaker, speaker, strip_ansi
 from relight.diagnosis.stamps import Stamps
 from relight.diagnosis.tracebacks import BEGIN, Failure, Tracebacks, key
@@ -95,6 +96,8 @@ class LogReader:
         self._matcher = matcher_for(catalogue, steps)
         self._file = file
         self._nodes = tuple(nodes)
+        self._hosts = spoken(self._nodes)
+        """The nodes that were ever told of, by each name they go by."""
         self._per_node = tasks_per_node
         self._max_line = max_line
         self._source = source
@@ -217,7 +220,7 @@ class LogReader:
         if COLOUR in numbers:
             whole = strip_ansi(whole)
             numbers = {m for _, m in self._matcher.scan(whole.encode())}
-        says = speaker(whole)
+        says = speaker(whole, self._hosts)
         if says.attempt is not None:
             self._begin_attempt(says.attempt, says.hosts)
         if NOTE in numbers:
@@ -226,7 +229,9 @@ class LogReader:
         failure = self._tracebacks.line(says.label, says.text, number, offset, whole)
         if TRACE in numbers and BEGIN in says.text:
             self._tracebacks.begin(says.label)
-        match = self._matcher.match(says.text, {m for m in numbers if m >= 0})
+        match = self._matcher.match(says.text, {m for m in numbers if m >= 0}, says.longer)
+        if match is not None and match.whole:
+            says = says.said_all()
         if failure is not None and (match is None or match.signature.role is Kind.CONTEXT):
             match = match or Match(_PYTHON, {})
         if match is not None:
@@ -407,6 +412,8 @@ class LogReader:
         self._remember_nodes()
 
     def _remember_nodes(self) -> None:
+        if len(self._hosts) < MAX_NODES:
+            self._hosts |= spoken(self._nodes)
         if self._nodes and len(self.attempt_nodes) < MAX_ATTEMPTS:
             self.attempt_nodes[self._attempt] = self._nodes
 
