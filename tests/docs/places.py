@@ -51,6 +51,7 @@ class Place:
     def watch(self) -> None:
         """Puts it under watch, where the page has not done it."""
         if not self.watched:
+            (self.dir / "checkpoints").mkdir(exist_ok=True)  # its job may have been submitted by the page
             self.world.relight("watch", self.job, "--checkpoints", str(self.dir / "checkpoints"), "--no-wait")
             self.watched = True
 
