@@ -148,7 +148,7 @@ def test_history_tells_how_many_gpus_the_job_has() -> None:
         (EndReason.STOPPED, ChainEnd.BADLY),
         (EndReason.CANCELLED, ChainEnd.BY_OTHERS),
         (EndReason.TIME_LIMIT, ChainEnd.BY_OTHERS),
-        (EndReason.UNWATCHED, ChainEnd.BY_OTHERS),
+        (EndReason.UNWATCHED, ChainEnd.UNWATCHED),
         (EndReason.GONE, ChainEnd.UNKNOWN),
         (None, ChainEnd.UNKNOWN),
     ],
