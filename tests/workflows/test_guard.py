@@ -270,7 +270,7 @@ async def test_a_thousand_faulty_nodes_trip_the_breaker_and_recoveries_still_pas
         )
         await guard.signal("request_permit", wish)
     seen = await lab.until_guard(guard, lambda s: s.counts.reports == 1000 and s.counts.refused == 9)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # a few seconds on a quiet machine
     assert (seen.permits, seen.counts.granted) == ((), 0)
     outcome = await (await lab.recover(guard_id=lab.guard_id)).result()
     assert outcome.outcome is Outcome.RESUMED
