@@ -111,18 +111,18 @@ async def test_twenty_thousand_signals_none_lost(memory_lab: Lab) -> None:
 
 
 async def test_a_worker_that_was_away_catches_up(memory_client: Client, world: World) -> None:
-    """Temporal keeps 9,000 signals; a worker must take them in at once, within two seconds, or never."""
+    """Temporal keeps 6,000 signals; a worker must take them in at once, within two seconds, or never."""
     queue = "away"
     monitor = await memory_client.start_workflow(
         MONITOR_WORKFLOW, MonitorInput(job=samples.job()), id="away", task_queue=queue
     )
-    for burst in range(90):
+    for burst in range(60):
         told = (stale(f"{burst}.{k}") for k in range(100))
         await asyncio.gather(*(monitor.signal("report_anomaly", one) for one in told))
     async with worker(memory_client, queue, world):
         lab = Lab(memory_client, queue, world, save=False)
-        status = await lab.until_status(monitor, lambda s: s.signals == 9_000)
-        assert status.stale == 9_000
+        status = await lab.until_status(monitor, lambda s: s.signals == 6_000)
+        assert status.stale == 6_000
         await monitor.terminate()
 
 
