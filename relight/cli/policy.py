@@ -17,6 +17,7 @@ from relight.cli.shapes import GateView, PolicyCheckView, PolicyView, ProblemVie
 from relight.config import Settings
 from relight.contracts import Policy, clean_text
 from relight.durations import format_duration
+from relight.known_rules import DETECTORS as BUILT_IN
 from relight.known_rules import new_rules
 from relight.policies import Policies, merged, read_policy_text, why_unsafe
 from relight.policy.choose import Chosen, JobFacts, choose
@@ -26,22 +27,8 @@ app = typer.Typer(help="What relight may do for which job: the policy file.", no
 app.command("apply")(policy_watched.apply)
 app.command("would-have")(policy_watched.would_have)
 
-DETECTORS = frozenset(
-    {
-        "log",
-        "silence",
-        "no-progress",
-        "no-first-step",
-        "job-end",
-        "node-loss",
-        "poll",
-        "checkpoints",
-        "kernel",
-        "nvml",
-        "machines",
-    }
-)
-"""Detectors that tell of themselves; Prometheus' rules and others have signatures."""
+DETECTORS = frozenset({*BUILT_IN, "poll"})
+"""Detectors that tell of themselves, a monitor's own look among them; Prometheus' rules have signatures."""
 
 
 @app.command()
