@@ -8,9 +8,9 @@ checkpoint; so the limit is a long one, until the run's own attempts have shown 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from relight.contracts import Anomaly, Attempt, Evidence, NodeInfo, Policy, Source, Symptom
+from relight.contracts import Anomaly, Attempt, Evidence, NodeInfo, Policy, Source
 from relight.diagnosis.rhythm import FIRST_STEP_FACTOR
-from sensor.detect.silence import evidence_of, in_seconds, is_due, suspected, unanswering
+from sensor.detect.silence import hang, in_seconds, is_due, unanswering
 from sensor.memory import Memory, Startup
 
 DETECTOR = "no-first-step"
@@ -73,25 +73,19 @@ def no_first_step(
     allowed = silence_allowed(policy, memory.startups, busy=memory.trail.rhythm.phase is not None)
     if not is_due(since, allowed, memory.hang_told, now):
         return None
-    silent = unanswering(memory.nodes, nodes)
-    return Anomaly(
-        anomaly_id=Anomaly.make_id(attempt, DETECTOR, memory.hang_told),
-        attempt=attempt,
-        symptom=Symptom.HANG,
-        suspects=suspected(silent),
-        evidence=(
-            Evidence(
-                source=Source.JOB_LOG,
-                observed_at=now,
-                text=_describe(memory, since, allowed, now),
-                where=where,
-            ),
-            *evidence_of(silent, now),
-        ),
-        occurred_at=since,
-        detected_at=now,
-        detector=DETECTOR,
-        hold_out=bool(silent),
+    line = Evidence(
+        source=Source.JOB_LOG,
+        observed_at=now,
+        text=_describe(memory, since, allowed, now),
+        where=where,
+    )
+    return hang(
+        DETECTOR,
+        (memory.hang_told,),
+        attempt,
+        line,
+        unanswering(memory.nodes, nodes),
+        since=since,
         says="The attempt has made no step since it started, and its log has fallen silent.",
     )
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from relight.contracts import Anomaly, Attempt, Evidence, NodeInfo, Policy, Progress, Source, Symptom
-from sensor.detect.silence import evidence_of, in_seconds, is_due, suspected, unanswering
+from relight.contracts import Anomaly, Attempt, Evidence, NodeInfo, Policy, Progress, Source
+from sensor.detect.silence import hang, in_seconds, is_due, unanswering
 from sensor.memory import Memory
 
 DETECTOR = "no-progress"
@@ -43,27 +43,21 @@ def no_progress(
     allowed = deadline - read_at
     if not is_due(read_at, allowed, memory.hang_told, now):
         return None
-    silent = unanswering(memory.nodes, nodes)
-    return Anomaly(
-        anomaly_id=Anomaly.make_id(attempt, DETECTOR, progress.step, memory.hang_told),
-        attempt=attempt,
-        symptom=Symptom.HANG,
-        suspects=suspected(silent),
-        evidence=(
-            Evidence(
-                source=Source.JOB_LOG,
-                observed_at=now,
-                text=_describe(progress, allowed, now, at_least=memory.step_written is not None),
-                where=memory.trail.where,
-                line=memory.trail.line_number,
-            ),
-            *evidence_of(silent, now),
-        ),
-        occurred_at=progress.at,
-        detected_at=now,
+    line = Evidence(
+        source=Source.JOB_LOG,
+        observed_at=now,
+        text=_describe(progress, allowed, now, at_least=memory.step_written is not None),
+        where=memory.trail.where,
+        line=memory.trail.line_number,
+    )
+    return hang(
+        DETECTOR,
+        (progress.step, memory.hang_told),
+        attempt,
+        line,
+        unanswering(memory.nodes, nodes),
+        since=progress.at,
         progress=progress,
-        detector=DETECTOR,
-        hold_out=bool(silent),
         says="Training stopped making steps while the job runs on.",
     )
 

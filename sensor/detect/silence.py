@@ -3,7 +3,18 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from relight.contracts import Evidence, NodeInfo, Policy, Source, Suspect, TrainingJob
+from relight.contracts import (
+    Anomaly,
+    Attempt,
+    Evidence,
+    NodeInfo,
+    Policy,
+    Progress,
+    Source,
+    Suspect,
+    Symptom,
+    TrainingJob,
+)
 from sensor.view import is_silent
 
 MOST_REPEATS = 4
@@ -29,6 +40,44 @@ def is_due(since: datetime, allowed: timedelta, told: int, now: datetime) -> boo
     Told, and not taken for a hang? Then it is worth another word, a few times.
     """
     return told <= MOST_REPEATS and now >= since + allowed * 2**told
+
+
+def hang(
+    detector: str,
+    key: tuple[object, ...],
+    attempt: Attempt,
+    line: Evidence,
+    silent: Sequence[NodeInfo],
+    *,
+    since: datetime,
+    says: str,
+    progress: Progress | None = None,
+) -> Anomaly:
+    """The anomaly of a silence.
+
+    Args:
+        detector: whose it is.
+        key: what makes it another one than those that this detector told before.
+        attempt: the attempt that is silent.
+        line: what the log, or its silence, says; seen at the time of detection.
+        silent: nodes of the allocation that do not answer the scheduler.
+        since: when the silence began.
+        says: what it means, for a person.
+        progress: how far training had come.
+    """
+    return Anomaly(
+        anomaly_id=Anomaly.make_id(attempt, detector, *key),
+        attempt=attempt,
+        symptom=Symptom.HANG,
+        suspects=suspected(silent),
+        evidence=(line, *evidence_of(silent, line.observed_at)),
+        occurred_at=since,
+        detected_at=line.observed_at,
+        progress=progress,
+        detector=detector,
+        hold_out=bool(silent),
+        says=says,
+    )
 
 
 def unanswering(names: Sequence[str], nodes: Mapping[str, NodeInfo] | None) -> list[NodeInfo]:
