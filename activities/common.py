@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
@@ -43,9 +43,17 @@ def now() -> datetime:
 
 
 # ---- failures --------------------------------------------------------------------
-def not_yet(text: str, *details: Model) -> ApplicationError:
-    """A poll whose time has not come: tried again until the step's deadline, and no failure in metrics."""
-    return ApplicationError(text, *details, type=NOT_YET, category=ApplicationErrorCategory.BENIGN)
+def not_yet(text: str, *details: Model, look_again: timedelta | None = None) -> ApplicationError:
+    """A poll whose time has not come: tried again until the step's deadline, and no failure in metrics.
+
+    Args:
+        text: what it waits for.
+        details: for the workflow, should this be the last try.
+        look_again: after so long, where that is known; else as the step's retry policy says.
+    """
+    return ApplicationError(
+        text, *details, type=NOT_YET, category=ApplicationErrorCategory.BENIGN, next_retry_delay=look_again
+    )
 
 
 def attempt_changed(text: str) -> ApplicationError:

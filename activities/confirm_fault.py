@@ -53,6 +53,10 @@ SILENCE_INTERVALS = 2
 """So many learned step intervals without a step count as silence after a crash was logged."""
 UNKNOWN_INTERVAL_SILENCE = timedelta(seconds=15)
 """The silence asked for when no interval was learned, and the log does not tell one."""
+SHORTEST_WATCH = timedelta(milliseconds=500)
+"""Between two looks at the logs, where the times of the files tell how long they have been silent."""
+SOON = timedelta(seconds=2)
+"""A silence that is long enough within this time is looked at just then."""
 LEAST_GAPS = 3
 LONGEST_GAP = 86400.0
 """Seconds between two step lines; what says more is nonsense."""
@@ -66,6 +70,8 @@ class Look(Model):
     marks: tuple[LogMark, ...]
     interval: timedelta | None = None
     """The usual time between step lines, by what they say of it themselves."""
+    written: UtcDatetime | None = None
+    """When the logs were last written, as their file systems say."""
 
 
 async def confirm_fault(context: Context, given: ConfirmInput) -> ConfirmResult:
@@ -163,8 +169,9 @@ async def _from_logs(
     if first is None:
         tail = await asyncio.to_thread(logs.read_tail, paths, logs.formats_of(given.job))
         first = Look(
-            at=now(), step=logs.last_step(tail), marks=tail.marks, interval=_interval(tail.more_steps)
-        )
+            at=now(), step=logs.last_step(tail), marks=tail.marks, interval=_interval(tail.more_steps),
+            written=await asyncio.to_thread(logs.last_written, paths),
+        )  # fmt: skip
         reading, step = tail, first.step
         # For a hang, the sensor knew the last step exactly; a crash may be seen before the lines around it.
         goes_on = (
@@ -188,10 +195,14 @@ async def _from_logs(
     if not reading.marks:
         unread = "; ".join(reading.unread[:3]) or "there is none"
         raise not_yet(f"the job runs, and no log of it can be read ({unread})")
-    silent = now() - _silent_since(first, given)
-    needed = _needed_silence(given, first)
-    if silent < needed:
-        raise not_yet(f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s")
+    since, watch = _silent_since(first, given)
+    silent, needed = now() - since, _needed_silence(given, first)
+    left = max(needed - silent, min(needed, watch) - (now() - first.at))
+    if left > timedelta(0):
+        raise not_yet(
+            f"the job runs; no step for {_seconds(silent)} s of {_seconds(needed)} s",
+            look_again=left if left <= SOON else None,
+        )
     if starts:  # the sensor saw how long it has lasted; here it only had to last on
         silent = max(silent, now() - diagnosis.occurred_at)
     told = await about_silence(context, diagnosis, info.nodes or given.job.nodes, silent, info.start_time)
@@ -259,28 +270,34 @@ def _grew(before: Sequence[LogMark], after: Sequence[LogMark]) -> bool:
     return any(mark.size > sizes.get((mark.path, mark.inode), 0) for mark in after)
 
 
-def _silent_since(first: Look, given: ConfirmInput) -> datetime:
-    """When the silence began: with the last step or the fault, the later of both, but not after our look.
+def _silent_since(first: Look, given: ConfirmInput) -> tuple[datetime, timedelta]:
+    """When the silence began, and for how long it must be watched here, at least.
 
-    Of a hang before the first step only what is seen here counts: two looks at the log are compared.
+    It began with the last step or the fault, the later of both, but not after our look. Where steps came
+    after what the sensors told, or none at all, it began when the logs were last written; since that is said
+    by another clock, two looks are compared as well.
     """
     known = given.diagnosis.progress
     if hangs_at_its_start(given.diagnosis):
-        return first.at
+        return min(first.at, first.written or first.at), SHORTEST_WATCH
     if known is None or (first.step is not None and first.step > known.step):
-        return first.at  # steps came after the fault was seen: silence can only be counted from here
-    return min(first.at, max(known.at, given.diagnosis.occurred_at))
+        pace = _pace(given, first) or UNKNOWN_INTERVAL_SILENCE
+        return min(first.at, first.written or first.at), max(SHORTEST_WATCH, pace)
+    return min(first.at, max(known.at, given.diagnosis.occurred_at)), timedelta(0)
 
 
 def _needed_silence(given: ConfirmInput, first: Look) -> timedelta:
     """A machine's sensor knows no steps, and tells of a fault before the monitor has heard of the pace."""
     if hangs_at_its_start(given.diagnosis):
         return UNKNOWN_INTERVAL_SILENCE  # how often an earlier attempt printed says nothing of a start
+    pace = _pace(given, first)
+    return UNKNOWN_INTERVAL_SILENCE if pace is None else max(SHORTEST_SILENCE, SILENCE_INTERVALS * pace)
+
+
+def _pace(given: ConfirmInput, first: Look) -> timedelta | None:
+    """The usual time between steps; None: nobody knows."""
     known = given.diagnosis.progress
-    interval = first.interval if known is None or known.interval is None else known.interval
-    if interval is None:
-        return UNKNOWN_INTERVAL_SILENCE
-    return max(SHORTEST_SILENCE, SILENCE_INTERVALS * interval)
+    return first.interval if known is None or known.interval is None else known.interval
 
 
 def _interval(lines: Sequence[StepLine]) -> timedelta | None:

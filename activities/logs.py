@@ -8,6 +8,7 @@ import hashlib
 import os
 import pwd
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from glob import glob
 from pathlib import Path
 from stat import S_ISREG
@@ -112,6 +113,22 @@ def mark_logs(paths: Iterable[str]) -> tuple[LogMark, ...]:
         except OSError:
             continue
     return tuple(marks)
+
+
+def last_written(paths: Iterable[str]) -> datetime | None:
+    """When any of the files was last written, by the clock of its file system; None: none can be read.
+
+    The files are opened for it: NFS asks its server for a file's times then, and not only once a minute
+    (close-to-open consistency, nfs(5)).
+    """
+    times = []
+    for path in paths:
+        try:
+            with Path(path).open("rb") as file:
+                times.append(os.fstat(file.fileno()).st_mtime)
+        except OSError:
+            continue
+    return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
 def read_tail(paths: Iterable[str], formats: Formats = None) -> Reading:

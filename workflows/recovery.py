@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
         Outcome,
         Plan,
         RecoveryOutcome,
+        Source,
         Symptom,
         clean_text,
     )
@@ -78,6 +79,8 @@ MAX_LOG = 100
 MAX_FORGOTTEN = 3
 """So often a scheduler may forget what it accepted, in one recovery."""
 MAX_ANOMALIES = 50
+_TELLS_THE_END = frozenset({Source.JOB_LOG, Source.SCHEDULER})
+"""Sources in which a drain shows like a fault: `STEP CANCELLED` in the log, a state in Slurm."""
 
 
 @workflow.defn(name=RECOVERY_WORKFLOW)
@@ -123,6 +126,8 @@ class RecoveryWorkflow:
         """The nodes of the plan whose drains were started."""
         self._nodes_drained: tuple[str, ...] = ()
         """Those of them that are drained."""
+        self._touched = False
+        """`drain_job` was tried: how the attempt ends may be this recovery's own doing from now on."""
         self._drained: DrainResult | None = None
         self._resubmitted: ResubmitResult | None = None
         self._running: RunningResult | None = None
@@ -222,6 +227,9 @@ class RecoveryWorkflow:
             return
         if relation(self._failed, anomaly.attempt) in (Relation.NEWER, Relation.OTHER):
             self._hang_after = anomaly
+            return
+        if self._touched and all(e.source in _TELLS_THE_END for e in anomaly.evidence):
+            self._note(f"not counted, the job is drained: {anomaly.symptom.value}, {anomaly.cause.value}")
             return
         self._anomalies = [*self._anomalies, anomaly][-MAX_ANOMALIES:]
         self._note(f"late evidence: {anomaly.symptom.value}, {anomaly.cause.value}")
@@ -388,6 +396,7 @@ class RecoveryWorkflow:
                 tries=tries,
                 adopt=self._adopts(),
             )
+            self._touched = True
             try:
                 drained = await runbook.drain_job(message)
             except StepFailed as failed:

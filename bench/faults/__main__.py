@@ -1,6 +1,7 @@
 """The fault suite, from a shell.
 
-    python -m bench.faults [--runs N] [--only a,b] [--lanes N] [--for 8m] [--resume] [--log FILE] [--json OUT]
+    python -m bench.faults [--runs N] [--first N] [--only a,b] [--lanes N] [--for 8m] [--resume] [--log FILE]
+                           [--json OUT]
 
 A real Slurm cluster of eight nodes, a real Temporal server, relight's worker and sensor as processes of
 their own, and a real PyTorch training (torchrun, gloo, DDP, DCP). Each run is one job: it trains for a while,
@@ -39,6 +40,10 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--runs", type=int, default=20, help="of each scenario (default 20)")
+    parser.add_argument(
+        "--first", type=int, default=0, metavar="N",
+        help="number of the first run (default 0): two suites with logs of their own share the work",
+    )  # fmt: skip
     parser.add_argument("--only", default="", metavar="A,B", help="these scenarios alone")
     parser.add_argument(
         "--lanes", type=int, default=2, help="jobs at once, where faults are a job's own (default 2)"
@@ -91,7 +96,8 @@ async def run(options: argparse.Namespace) -> None:
         verdict = done.problem or ("right" if told["verdict"]["right"] else f"WRONG {told['verdict']}")
         print(f"{datetime.now(UTC):%H:%M:%S} {done.scenario} {done.number}: {verdict}", flush=True)
 
-    left = due(options.names, options.runs, options.seed, read_runs(options.log))
+    numbers = range(options.first, options.first + options.runs)
+    left = due(options.names, numbers, options.seed, read_runs(options.log))
     deadline = time.monotonic() + options.budget.total_seconds() if options.budget else float("inf")
     with scratch_directory(options.scratch) as scratch, open_stage(scratch, options.python) as stage:
         await run_all(stage, left, options.lanes, keep, deadline)

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bench.faults.record import Run
-from bench.faults.scenarios import RECOVERABLE, Blame, Ending, Scenario
-from relight.contracts import Outcome
+from bench.faults.scenarios import BY_NAME, RECOVERABLE, Blame, Ending, Scenario
+from bench.faults.stage import START_FLOOR
+from relight.contracts import Outcome, RecoveryOutcome, Symptom
 from relight.contracts.messages import EndReason
 
 _MONITOR_ENDS = {EndReason.CANCELLED: "user_cancel", EndReason.TIME_LIMIT: "time_limit"}
@@ -47,7 +48,12 @@ class Times:
     total: float | None = None
     """From the fault until then."""
     added: float | None = None
-    """From the fault until the job runs, less `slurm` and less the wait for a person: relight's part."""
+    """From the fault until the job runs: relight's part.
+
+    Without `slurm`, the wait for a person, and the silence that policy allows before the first step. Where an
+    attempt failed that relight had started, it is the sum of both recoveries: what that attempt did between
+    them is its own.
+    """
     slurm: float | None = None
     """Of that: until the old attempt has left its nodes, and in the queue."""
 
@@ -110,16 +116,32 @@ def times(run: Run) -> Times:
         return Times()
     waited = _between(first.detected, run.approved_at) if run.approved_at else 0.0
     slurm = sum(r.seconds("wait_nodes_free") + r.seconds("verify_running") for r in run.recoveries)
-    until_running = _between(run.fault_at, last.running)
+    until_running = _until_running(run, run.fault_at)
+    allowed = sum(START_FLOOR for o in run.outcomes if hung_at_start(run, o))
     return Times(
         detected=_between(run.fault_at, first.detected),
         acted=_between(run.approved_at or first.detected, first.acted),
         running=_between(first.acted, last.running),
         productive=_between(last.running, last.productive),
         total=_between(run.fault_at, last.productive),
-        added=None if until_running is None else until_running - slurm - (waited or 0.0),
+        added=None if until_running is None else until_running - slurm - (waited or 0.0) - allowed,
         slurm=slurm if until_running is not None else None,
     )
+
+
+def hung_at_start(run: Run, outcome: RecoveryOutcome) -> bool:
+    """The recovery of a hang before the first step, of which policy allows a long silence."""
+    return outcome.symptom is Symptom.HANG and BY_NAME[run.scenario].inject.startswith("hang_at")
+
+
+def _until_running(run: Run, fault_at: datetime) -> float | None:
+    """From each fault until the job ran, or until the next fault; None if it does not run."""
+    all_times = [o.times for o in run.outcomes]
+    if all_times[-1].running is None:
+        return None
+    faults = [fault_at, *(times.occurred or times.detected for times in all_times[1:])]
+    ends = [times.running or after for times, after in zip(all_times, [*faults[1:], None], strict=True)]
+    return sum(_between(began, end) or 0.0 for began, end in zip(faults, ends, strict=True))
 
 
 def _between(before: datetime | None, after: datetime | None) -> float | None:

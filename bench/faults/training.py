@@ -93,7 +93,6 @@ def happen(kind: str, samples: torch.Tensor) -> torch.Tensor:
             hoard = []
             while True:
                 hoard.append(b"\1" * 100_000_000)
-                time.sleep(0.05)
         case "hang":
             while True:
                 time.sleep(3600)

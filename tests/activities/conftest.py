@@ -42,11 +42,16 @@ class Runner:
 
     async def fails(self, step: Step[G, Any], given: G, kind: str) -> str:
         """The message of the failure that the step must end with."""
+        error = await self.error(step, given)
+        assert error.type == kind, error
+        assert error.non_retryable is (kind not in (NOT_YET, "SchedulerUnreachable"))
+        return error.message
+
+    async def error(self, step: Step[G, Any], given: G) -> ApplicationError:
+        """The failure that the step must end with."""
         with pytest.raises(ApplicationError) as caught:
             await self(step, given)
-        assert caught.value.type == kind, caught.value
-        assert caught.value.non_retryable is (kind not in (NOT_YET, "SchedulerUnreachable"))
-        return caught.value.message
+        return caught.value
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -249,18 +251,63 @@ async def test_a_training_that_restarts_itself_within_the_job_refutes(run: Runne
     assert (await run(confirm_fault, fault)).verdict == "refuted"
 
 
+def written(log: Path, ago: float) -> None:
+    """The file was last written so many seconds ago."""
+    at = time.time() - ago
+    os.utime(log, (at, at))
+
+
+def looked(run: Runner, ago: float) -> None:
+    """Makes the first look one of so many seconds ago."""
+    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=ago)).isoformat()
+
+
 async def test_steps_written_just_before_a_crash_do_not_refute_it(run: Runner, log: Path) -> None:
     fault = given(step=123, ago=60)  # the sensor saw the traceback before the last steps
     await run.fails(confirm_fault, fault, NOT_YET)
-    look = run.details[0]
-    look["at"] = (datetime.now(UTC) - timedelta(seconds=3)).isoformat()
+    looked(run, 3)
     assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+@pytest.mark.parametrize("step", [None, 123])
+async def test_what_no_sensor_saw_is_silent_since_the_log_was_written(
+    run: Runner, log: Path, step: int | None
+) -> None:
+    """A clock of a file system is believed only with two looks, a step apart and half a second at least."""
+    fault = given(step=step, ago=600)
+    written(log, 1.7)
+    assert "2 s of 2 s" in await run.fails(confirm_fault, fault, NOT_YET)
+    looked(run, 0.45)
+    written(log, 60)
+    await run.fails(confirm_fault, fault, NOT_YET)  # what counts is when the first look found it written
+    run.details[0]["written"] = (datetime.now(UTC) - timedelta(seconds=2.1)).isoformat()
+    looked(run, 0.1)
+    await run.fails(confirm_fault, fault, NOT_YET)
+    looked(run, 0.6)
+    assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+async def test_a_log_of_the_future_is_as_old_as_our_look(run: Runner, log: Path) -> None:
+    fault = given(step=None, ago=600)
+    written(log, -3600)
+    assert "0 s of 2 s" in await run.fails(confirm_fault, fault, NOT_YET)
+    looked(run, 3)
+    assert (await run(confirm_fault, fault)).verdict == "confirmed"
+
+
+async def test_a_silence_that_is_soon_long_enough_is_looked_at_just_then(run: Runner, log: Path) -> None:
+    for ago, after in ((1.0, 1.0), (0.5, 1.5)):
+        error = await run.error(confirm_fault, given(ago=ago))
+        assert error.next_retry_delay is not None
+        assert error.next_retry_delay.total_seconds() == pytest.approx(after, abs=0.3)
+    far = given(ago=1.0, interval=timedelta(seconds=10))
+    assert (await run.error(confirm_fault, far)).next_retry_delay is None
 
 
 async def test_without_a_known_step_silence_counts_from_our_look(run: Runner, log: Path) -> None:
     fault = given(step=None, ago=600)
     assert "0 s of 2 s" in await run.fails(confirm_fault, fault, NOT_YET)
-    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=3)).isoformat()
+    looked(run, 3)
     assert (await run(confirm_fault, fault)).verdict == "confirmed"
 
 
@@ -279,10 +326,20 @@ async def test_a_hang_before_the_first_step_is_confirmed_by_a_log_that_stays_sil
 ) -> None:
     log.write_text(earlier)
     assert "0 s of 15 s" in await run.fails(confirm_fault, start(step), NOT_YET)
-    run.details[0]["at"] = (datetime.now(UTC) - timedelta(seconds=16)).isoformat()
+    looked(run, 16)
     result = await run(confirm_fault, start(step))
     assert result.verdict == "confirmed"
     assert "its log has been silent for 600 s with no step" in result.summary
+
+
+async def test_a_hang_before_the_first_step_is_confirmed_at_once_where_the_log_is_old(
+    run: Runner, log: Path
+) -> None:
+    log.write_text("importing torch\n")
+    written(log, 600)
+    await run.fails(confirm_fault, start(None), NOT_YET)
+    looked(run, 0.6)
+    assert (await run(confirm_fault, start(None))).verdict == "confirmed"
 
 
 @pytest.mark.parametrize("line", ["loading shard 7 of 9\n", step_line(121)])

@@ -13,8 +13,8 @@ from bench.faults.plan import due
 from bench.faults.record import Recovery, Run, StepTime, read_runs
 from bench.faults.report import AIMS, judged, page, spread, summarize
 from bench.faults.scenarios import BY_NAME, RECOVERABLE, SCENARIOS, Blame, Ending
-from bench.faults.stage import JOB, TRAINING
-from relight.contracts import Action, Attempt, Cause, Outcome, RecoveryOutcome
+from bench.faults.stage import JOB, START_FLOOR, TRAINING
+from relight.contracts import Action, Attempt, Cause, Outcome, RecoveryOutcome, Symptom
 from relight.contracts.messages import EndReason
 from relight.contracts.outcome import Timeline
 
@@ -30,7 +30,8 @@ def recovery(outcome: Outcome = Outcome.RESUMED, *, started: float = 0, **more: 
         "cause": Cause.DATA_LOADER,
         "action": Action.RESTART,
         "times": Timeline(
-            detected=after(started + 1), acted=after(started + 3), running=after(started + 8),
+            occurred=after(started), detected=after(started + 1), acted=after(started + 3),
+            running=after(started + 8),
             productive=after(started + 20),
         ),
     }  # fmt: skip
@@ -76,17 +77,17 @@ def test_the_training_imports_the_standard_library_and_not_its_neighbours() -> N
 
 def test_each_round_has_every_scenario_in_an_order_of_its_own() -> None:
     names = [s.name for s in SCENARIOS]
-    plan = due(names, 3, 1, [])
+    plan = due(names, range(3), 1, [])
     rounds = [[name for name, n in plan if n == number] for number in range(3)]
     assert all(sorted(r) == sorted(names) for r in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
-    assert plan == due(names, 3, 1, [])
-    assert plan != due(names, 3, 2, [])
+    assert plan == due(names, range(3), 1, [])
+    assert plan != due(names, range(3), 2, [])
 
 
 def test_what_was_run_is_not_run_again_but_what_the_suite_spoiled_is() -> None:
     made = [a_run("hang"), a_run("nan", problem="no Slurm"), a_run("hang", number=1)]
-    assert sorted(due(["hang", "nan"], 2, 1, made)) == [("nan", 0), ("nan", 1)]
+    assert sorted(due(["hang", "nan"], range(2), 1, made)) == [("nan", 0), ("nan", 1)]
 
 
 def test_runs_are_read_back_as_they_were_written(tmp_path: Any) -> None:
@@ -157,7 +158,18 @@ def test_times_run_from_the_first_detection_to_the_last_success() -> None:
     run = a_run("bad-node", recovery(Outcome.FAILED_AGAIN), recovery(started=30), restarts=2)
     took = times(run)
     assert (took.detected, took.acted, took.running, took.productive, took.total) == (1, 2, 35, 12, 50)
-    assert (took.slurm, took.added) == (6, 32)  # twice two seconds on the nodes and one in the queue
+    assert took.slurm == 6  # twice two seconds on the nodes and one in the queue
+    assert took.added == 2 * 8 - 6  # what the attempt in between did is its own
+
+
+def test_the_silence_that_policy_allows_before_the_first_step_is_not_added_by_relight() -> None:
+    late = Timeline(
+        occurred=AT, detected=after(START_FLOOR + 1), acted=after(START_FLOOR + 2),
+        running=after(START_FLOOR + 8), productive=after(START_FLOOR + 20),
+    )  # fmt: skip
+    run = a_run("hang-at-start", recovery(symptom=Symptom.HANG, cause=Cause.UNKNOWN, times=late))
+    assert times(run).added == 8 - 3
+    assert times(run).detected == START_FLOOR + 1
 
 
 def test_a_persons_time_is_not_relights() -> None:

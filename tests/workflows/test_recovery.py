@@ -352,6 +352,29 @@ async def test_late_evidence_moves_the_plan_to_another_node(lab: Lab) -> None:
     assert outcome.excluded_nodes == ("n3",)
 
 
+async def test_what_the_drain_itself_brings_about_is_no_evidence(lab: Lab) -> None:
+    """Slurm writes STEP CANCELLED to the log while `drain_job` still runs: nobody cancelled the job."""
+    told = asyncio.Event()
+
+    async def drains(_: object) -> DrainResult:
+        await told.wait()
+        return DrainResult(how="requeue-held", attempt=samples.attempt(1))
+
+    lab.world.will("drain_job", drains)
+    recovery = await lab.recover(anomalies=(samples.anomaly("a1"),))
+    await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda called: "drain_job" in called)
+    cancelled = samples.anomaly("a2", cause=Cause.USER_CANCEL, text="*** STEP 1.0 ON n1 CANCELLED AT ***")
+    await recovery.signal("report_anomaly", cancelled)
+    await lab.until(
+        lambda: recovery.query("status", result_type=RecoveryStatus),
+        lambda status: any("not counted" in line for line in status.log),
+    )
+    told.set()
+    outcome = await recovery.result()
+    assert (outcome.outcome, outcome.cause) == (Outcome.RESUMED, Cause.USER_CODE)
+    assert outcome.action is Action.RESTART
+
+
 STALE = LocateResult(
     name="iter_0000100", step=100, layout="megatron", own="iter_0000110", own_problem="corrupt: cut off"
 )
