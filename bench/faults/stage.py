@@ -92,7 +92,7 @@ class Stage:
         )  # fmt: skip
         comment = {"relight": {"checkpoints": str(checkpoints), "policy": "faults"}}
         job = self.lab.slurm.sbatch(
-            script, "-N", str(NODES_OF_A_JOB), "--ntasks-per-node=1", "--cpus-per-task=16", "--mem=2500M",
+            script, "-N", str(NODES_OF_A_JOB), "--ntasks-per-node=1", "--cpus-per-task=16", "--mem=1500M",
             "-o", str(directory / "train.log"), "--comment", json.dumps(comment, separators=(",", ":")),
             *(["--hold"] if hold else []),
         )  # fmt: skip

@@ -15,6 +15,8 @@ LEAST_BAD = 3
 LEAST_BASE = 2
 MOST_NEEDED = 20
 SPIKE = 1.5
+SHORT_BASE = 8
+"""Of fewer losses than this the median says little: a spike must lie far beyond how far they are apart, too."""
 LOW_SCALE = 1.0
 """An fp16 loss scale below this has been halved to its floor."""
 
@@ -119,7 +121,10 @@ class Numbers(BaseModel):
             if n < max(LEAST_BAD, min(MOST_NEEDED, len(base) // 4)):
                 return 0
             usual = median(base)
-            if usual > 0 and all(v is not None and v > SPIKE * usual for v in losses[-n:]):
+            limit = SPIKE * usual
+            if len(base) < SHORT_BASE:
+                limit = max(limit, max(base) + 3 * (max(base) - min(base)))
+            if usual > 0 and all(v is not None and v > limit for v in losses[-n:]):
                 return n
         return 0
 

@@ -98,6 +98,7 @@ def numbers_of(losses: list[float], **more: object) -> Numbers:
         ([NAN, NAN, NAN], Trouble.NOT_A_NUMBER),
         ([2.31, 2.30, 4.9, 7.2, 9.8, 10.9, 10.9], Trouble.SPIKE),
         ([2.11, 2.12, 3.9, 3.1, 2.4, 2.13], None),
+        ([0.0101, 0.0069, 0.0163, 0.0142, 0.0151], None),  # the noise of a small model, just after its start
         ([11.0, 9.0, 7.0, 5.0, 4.0], None),
         ([2.0] * 80 + [4.0] * 19, None),
         ([2.0] * 80 + [4.0] * 20, Trouble.SPIKE),
