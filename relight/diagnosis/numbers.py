@@ -16,7 +16,7 @@ LEAST_BASE = 2
 MOST_NEEDED = 20
 SPIKE = 1.5
 SHORT_BASE = 8
-"""Of fewer losses than this the median says little: a spike must lie far beyond how far they are apart, too."""
+"""Of fewer losses than this the median says little: a spike must lie far beyond their range, too."""
 LOW_SCALE = 1.0
 """An fp16 loss scale below this has been halved to its floor."""
 
