@@ -254,7 +254,9 @@ class JobWatch:
             if lost:
                 anomaly = node_loss(lost, view.nodes, requeue.attempt, requeue.progress, now)
                 messages.append(anomaly_message(anomaly))
-            if lost or requeue.is_old(view.asked_at, NODES_AFTER_REQUEUE):
+            # While the old attempt completes, Slurm may still wait for a node that does not answer.
+            completes = memory.info is not None and memory.info.completing
+            if lost or (not completes and requeue.is_old(view.asked_at, NODES_AFTER_REQUEUE)):
                 memory.requeue = None
         info = memory.info
         if info is None or not memory.started_told or (memory.end_told and not info.state.is_failure):

@@ -128,6 +128,8 @@ class RecoveryWorkflow:
         """Those of them that are drained."""
         self._touched = False
         """`drain_job` was tried: how the attempt ends may be this recovery's own doing from now on."""
+        self._lost_since: tuple[str, ...] = ()
+        """Nodes that the scheduler gave up after that, where nothing else had explained the fault."""
         self._drained: DrainResult | None = None
         self._resubmitted: ResubmitResult | None = None
         self._running: RunningResult | None = None
@@ -229,12 +231,23 @@ class RecoveryWorkflow:
             self._hang_after = anomaly
             return
         if self._touched and all(e.source in _TELLS_THE_END for e in anomaly.evidence):
-            self._note(f"not counted, the job is drained: {anomaly.symptom.value}, {anomaly.cause.value}")
+            self._hear_while_drained(anomaly)
             return
         self._anomalies = [*self._anomalies, anomaly][-MAX_ANOMALIES:]
         self._note(f"late evidence: {anomaly.symptom.value}, {anomaly.cause.value}")
         if self._drained is None and self._start.anomalies:
             self._diagnose_again()
+
+    def _hear_while_drained(self, anomaly: Anomaly) -> None:
+        """Changes nothing in the plan; only a node that is lost now explains what nothing explained before.
+
+        Slurm gives a node up when it has not answered for `SlurmdTimeout`: the other ranks fail much sooner.
+        """
+        if anomaly.cause is Cause.NODE_FAILURE and self._diagnosis.cause is Cause.UNKNOWN:
+            self._lost_since = tuple(s.node for s in anomaly.suspects if s.node)
+            self._note(f"that is why: {anomaly.evidence[0].text if anomaly.evidence else anomaly.says}")
+            return
+        self._note(f"not counted, the job is drained: {anomaly.symptom.value}, {anomaly.cause.value}")
 
     @workflow.query(description="Where the runbook stands, the plan and its digest")
     def status(self) -> RecoveryStatus:
@@ -905,7 +918,7 @@ class RecoveryWorkflow:
             outcome=ended.outcome,
             reason=ended.reason,
             symptom=self._diagnosis.symptom,
-            cause=self._diagnosis.cause,
+            cause=Cause.NODE_FAILURE if self._lost_since else self._diagnosis.cause,
             action=plan.action if plan else Action.NONE,
             attempt=self._failed,
             new_attempt=new,
@@ -926,7 +939,7 @@ class RecoveryWorkflow:
             ),
             verdict=self._verified.verdict if self._verified else "",
             diverged_from=self._diverged_from,
-            where=self._diagnosis.where,
+            where=self._lost_since or self._diagnosis.where,
         )
 
     def _trained_to(self) -> int | None:

@@ -199,6 +199,18 @@ def test_a_job_that_the_scheduler_requeued_for_a_lost_node() -> None:
     assert anomaly.progress.step == 10
 
 
+def test_a_node_that_slurm_gives_up_only_after_minutes_of_completing_was_lost_all_the_time() -> None:
+    scene = Scene()
+    scene.train()
+    scene.says = requeued(flags=("COMPLETING",))
+    for _ in range(60):
+        scene.tick()
+    scene.says, scene.nodes = requeued(), DOWN
+    scene.tick()
+    (anomaly,) = scene.anomalies()
+    assert (anomaly.cause, anomaly.attempt) == (Cause.NODE_FAILURE, ATTEMPT)
+
+
 def test_a_requeue_with_all_nodes_well_is_somebodys_wish() -> None:
     scene = Scene()
     scene.train()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relight.contracts import Cause, Mode, Outcome, RecoveryOutcome, Source, TrainingJob
+from relight.contracts import Anomaly, Cause, Diagnosis, Mode, Outcome, RecoveryOutcome, Source, TrainingJob
 from relight.contracts.messages import PastFailure, RecoveryStatus
 from relight.contracts.outcome import CheckpointRef, Timeline
 from relight.contracts.plan import Action
@@ -352,8 +352,10 @@ async def test_late_evidence_moves_the_plan_to_another_node(lab: Lab) -> None:
     assert outcome.excluded_nodes == ("n3",)
 
 
-async def test_what_the_drain_itself_brings_about_is_no_evidence(lab: Lab) -> None:
-    """Slurm writes STEP CANCELLED to the log while `drain_job` still runs: nobody cancelled the job."""
+async def told_while_drained(
+    lab: Lab, found: Diagnosis, first: Anomaly, late: Anomaly, word: str
+) -> RecoveryOutcome:
+    """The outcome of a recovery that hears `late` while `drain_job` runs, and notes this word of it."""
     told = asyncio.Event()
 
     async def drains(_: object) -> DrainResult:
@@ -361,18 +363,43 @@ async def test_what_the_drain_itself_brings_about_is_no_evidence(lab: Lab) -> No
         return DrainResult(how="requeue-held", attempt=samples.attempt(1))
 
     lab.world.will("drain_job", drains)
-    recovery = await lab.recover(anomalies=(samples.anomaly("a1"),))
+    recovery = await lab.recover(diagnosis=found, anomalies=(first,))
     await lab.until(lambda: asyncio.sleep(0, lab.world.called()), lambda called: "drain_job" in called)
-    cancelled = samples.anomaly("a2", cause=Cause.USER_CANCEL, text="*** STEP 1.0 ON n1 CANCELLED AT ***")
-    await recovery.signal("report_anomaly", cancelled)
+    await recovery.signal("report_anomaly", late)
     await lab.until(
         lambda: recovery.query("status", result_type=RecoveryStatus),
-        lambda status: any("not counted" in line for line in status.log),
+        lambda status: any(word in line for line in status.log),
     )
     told.set()
-    outcome = await recovery.result()
+    return await recovery.result()
+
+
+async def test_what_the_drain_itself_brings_about_is_no_evidence(lab: Lab) -> None:
+    """Slurm writes STEP CANCELLED to the log while `drain_job` still runs: nobody cancelled the job."""
+    cancelled = samples.anomaly("a2", cause=Cause.USER_CANCEL, text="*** STEP 1.0 ON n1 CANCELLED AT ***")
+    first = samples.anomaly("a1")
+    outcome = await told_while_drained(lab, samples.diagnosis(), first, cancelled, "not counted")
     assert (outcome.outcome, outcome.cause) == (Outcome.RESUMED, Cause.USER_CODE)
     assert outcome.action is Action.RESTART
+
+
+async def test_a_node_that_slurm_gives_up_while_the_job_is_drained_explains_it(lab: Lab) -> None:
+    """The ranks of the other nodes fail long before: the survivor is not the node where it failed."""
+    lost = samples.anomaly(
+        "a2", cause=Cause.NODE_FAILURE, node="n3", source=Source.SCHEDULER, text="node n3 is DOWN"
+    )
+    unknown = samples.diagnosis(cause=Cause.UNKNOWN)
+    first = samples.anomaly("a1", cause=Cause.UNKNOWN)
+    outcome = await told_while_drained(lab, unknown, first, lost, "that is why: node n3 is DOWN")
+    assert (outcome.cause, outcome.where) == (Cause.NODE_FAILURE, ("n3",))
+    assert (outcome.action, outcome.excluded_nodes) == (Action.RESTART, ())
+
+
+async def test_a_node_that_is_lost_later_does_not_take_the_place_of_a_known_cause(lab: Lab) -> None:
+    lost = samples.anomaly("a2", cause=Cause.NODE_FAILURE, node="n3", source=Source.SCHEDULER)
+    first = samples.anomaly("a1")
+    outcome = await told_while_drained(lab, samples.diagnosis(), first, lost, "not counted")
+    assert outcome.cause is Cause.USER_CODE
 
 
 STALE = LocateResult(
