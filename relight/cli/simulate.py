@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,15 @@ from rich.markup import escape
 from relight.cli.demo_story import Story
 from relight.cli.exit_codes import CommandError, ExitCode
 from relight.cli.invocation import Invocation, invocation, run_async
-from relight.cli.output import AsJson, clock, console, duration, print_json
+from relight.cli.output import AsJson, clock, complain, console, duration, print_json
 from relight.cli.recovery_view import timeline
 from relight.cli.shapes import SimulationView
 from relight.cli.simulated_faults import SAYS, SimulatedFault
 from relight.cli.simulation import WHO, Simulation, Wanted
 from relight.contracts import Mode, Symptom
 
+REMOVALS = 10
+"""Tries to remove the job's files, a tenth of a second apart."""
 _FAULTS = "; ".join(f"{fault.value}: {says}" for fault, says in SAYS.items())
 
 
@@ -95,13 +98,13 @@ def _in_a_directory(call: Invocation, wanted: Wanted, story: Story, inside: Path
         with story:
             result = run_async(_run(call, wanted, directory, story))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
         raise
     except Exception:  # whatever it was: it goes on up, and the job's files may tell why
         _remove_or_keep(directory, story)
         raise
     if result.ok:
-        shutil.rmtree(directory)
+        _remove(directory)
     else:
         _remove_or_keep(directory, story)
     return result
@@ -112,7 +115,17 @@ def _remove_or_keep(directory: Path, story: Story) -> None:
     if any(directory.glob("*.log")):
         story.tell(f"the job's files are kept in {directory}", WHO)
     else:
+        _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    """Removes it, also where a rank of the cancelled job is still ending and writes once more."""
+    for _ in range(REMOVALS):
         shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(0.1)
+        if not directory.exists():
+            return
+    complain(f"{directory} could not be removed", "warning")
 
 
 async def _run(call: Invocation, wanted: Wanted, directory: Path, story: Story) -> SimulationView:

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.temporal, pytest.mark.timeout(240)]
 
 
 async def test_normal_completion(lab: Lab) -> None:
-    training = lab.train(mode="act", steps=30)
+    training = lab.train(mode="act", steps=120)
     result = await asyncio.wait_for((await lab.monitor(training)).result(), 60)
     assert result.end is EndReason.COMPLETED
     assert await lab.recoveries(training) == []

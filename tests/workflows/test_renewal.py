@@ -96,6 +96,7 @@ async def test_shuffled_duplicated_signals_through_renewals(small_lab: Lab, seed
     assert result.signals == sent + 1 + 5
 
 
+@pytest.mark.timeout(300)  # 50 s on two cores at rest
 async def test_twenty_thousand_signals_none_lost(memory_lab: Lab) -> None:
     """A whole life on a server with Temporal's own limits: 10,000 signals and 4,096 events a run."""
     lab = memory_lab
@@ -111,18 +112,18 @@ async def test_twenty_thousand_signals_none_lost(memory_lab: Lab) -> None:
 
 
 async def test_a_worker_that_was_away_catches_up(memory_client: Client, world: World) -> None:
-    """Temporal keeps 6,000 signals; a worker must take them in at once, within two seconds, or never."""
+    """Temporal keeps 3,000 signals; a worker must take them in at once, within two seconds, or never."""
     queue = "away"
     monitor = await memory_client.start_workflow(
         MONITOR_WORKFLOW, MonitorInput(job=samples.job()), id="away", task_queue=queue
     )
-    for burst in range(60):
+    for burst in range(30):
         told = (stale(f"{burst}.{k}") for k in range(100))
         await asyncio.gather(*(monitor.signal("report_anomaly", one) for one in told))
     async with worker(memory_client, queue, world):
         lab = Lab(memory_client, queue, world, save=False)
-        status = await lab.until_status(monitor, lambda s: s.signals == 6_000)
-        assert status.stale == 6_000
+        status = await lab.until_status(monitor, lambda s: s.signals == 3_000)
+        assert status.stale == 3_000
         await monitor.terminate()
 
 
